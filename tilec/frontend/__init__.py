@@ -1,0 +1,1 @@
+"""The language: from text to `tile` level IR (parse, check, lower)."""

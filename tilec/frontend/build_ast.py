@@ -1,0 +1,324 @@
+"""From Lark's tree to the syntax tree: one method for each grammar rule, found by its name.
+
+It decides nothing beyond what the shape of the text says: which names are reserved, and that
+only names, subscripts and tuples of them can be assigned to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tilec.diagnostics import Diagnostic
+from tilec.frontend import ast
+from tilec.source import SourceFile, Span
+
+RESERVED = frozenset(
+    "and elif else fn for if import in kernel None not or pass register require return schedule "
+    "shared strict tune while".split()
+)
+"""Words that cannot be names."""
+
+
+class AstBuilder:
+    """Walks one parse tree; what it finds wrong is in ``errors``."""
+
+    def __init__(self, source: SourceFile) -> None:
+        self.source = source
+        self.errors: list[Diagnostic] = []
+
+    # Helpers --------------------------------------------------------------------------------
+
+    def span(self, item: Any) -> Span:
+        """The span of a token or tree."""
+        meta = item.meta if hasattr(item, "meta") else item
+        end = meta.end_pos
+        return Span(self.source, meta.start_pos, end)
+
+    def visit(self, item: Any) -> Any:
+        """The node for a tree."""
+        return getattr(self, item.data)(item, *item.children)
+
+    def many(self, items: Iterable[Any] | None) -> tuple[Any, ...]:
+        """The nodes for several trees, absent ones left out."""
+        return tuple(self.visit(item) for item in items or () if item is not None)
+
+    def identifier(self, token: Any) -> ast.Name:
+        """A name token as a node."""
+        text = str(token)
+        if text in RESERVED:
+            self.errors.append(
+                Diagnostic(
+                    "reserved-word",
+                    f"`{text}` is a word of the language and cannot be a name",
+                    [(self.span(token), "used as a name here")],
+                    help=f"call it `{text}_`",
+                )
+            )
+        return ast.Name(self.span(token), text)
+
+    def target(self, node: ast.Expression) -> ast.Expression:
+        """Check that something can be assigned to."""
+        if isinstance(node, ast.Tuple):
+            for item in node.items:
+                self.target(item)
+        elif not isinstance(node, ast.Name | ast.Subscript | ast.Call):
+            self.errors.append(
+                Diagnostic(
+                    "not-assignable",
+                    "only a name or an element of an array can be assigned to",
+                    [(node.span, "this is neither")],
+                    help="write `name = ...` or `array[i, j] = ...`",
+                )
+            )
+        return node
+
+    # Top level ------------------------------------------------------------------------------
+
+    def start(self, tree: Any, *items: Any) -> ast.Module:
+        """The whole file."""
+        nodes = [self.visit(item) for item in items if hasattr(item, "data")]
+        return ast.Module(
+            self.source,
+            tuple(n for n in nodes if isinstance(n, ast.Import)),
+            tuple(n for n in nodes if isinstance(n, ast.Constant)),
+            tuple(n for n in nodes if isinstance(n, ast.Function)),
+            tuple(n for n in nodes if isinstance(n, ast.Kernel)),
+        )
+
+    def import_module(self, tree: Any, dotted: Any, alias: Any, *end: Any) -> ast.Import:
+        """``import a.b [as c]``."""
+        path = ".".join(dotted.children)
+        return ast.Import(self.span(dotted), path, None if alias is None else str(alias), ())
+
+    def import_names(self, tree: Any, dotted: Any, *names: Any) -> ast.Import:
+        """``from a.b import c, d``."""
+        kept = tuple(self.identifier(n) for n in names if n.type == "NAME")
+        return ast.Import(self.span(dotted), ".".join(dotted.children), None, kept)
+
+    def constant(self, tree: Any, name: Any, value: Any, *end: Any) -> ast.Constant:
+        """``NAME = value`` outside kernels."""
+        node = self.visit(value)
+        return ast.Constant(self.span(name).to(node.span), self.identifier(name), node)
+
+    def kernel(self, tree: Any, name: Any, comptime: Any, params: Any, suite: Any) -> ast.Kernel:
+        """A kernel."""
+        return ast.Kernel(
+            self.span(name),
+            self.identifier(name).id,
+            self.many(comptime.children) if comptime else (),
+            self.many(params.children) if params else (),
+            self.visit(suite),
+        )
+
+    def function(
+        self, tree: Any, name: Any, comptime: Any, params: Any, results: Any, suite: Any
+    ) -> ast.Function:
+        """A function."""
+        return ast.Function(
+            self.span(name),
+            self.identifier(name).id,
+            self.many(comptime.children) if comptime else (),
+            self.many(params.children) if params else (),
+            self.many(results.children) if results else None,
+            self.visit(suite),
+        )
+
+    def comptime_parameter(
+        self, tree: Any, name: Any, kind: Any, default: Any
+    ) -> ast.ComptimeParameter:
+        """``NAME: kind = default``."""
+        return ast.ComptimeParameter(
+            self.span(tree),
+            self.identifier(name),
+            self.identifier(kind),
+            self.visit(default) if default is not None else None,
+        )
+
+    def parameter(self, tree: Any, name: Any, mode: Any, type: Any) -> ast.Parameter:
+        """``name: mode type``."""
+        word = "in" if mode is None else str(mode.children[0])
+        kind = self.visit(type) if type is not None else None
+        return ast.Parameter(self.span(tree), self.identifier(name), word, kind)
+
+    def type(self, tree: Any, name: Any, *dims: Any) -> ast.TypeText:
+        """``T[M, K]``."""
+        kept = self.many(dims)
+        return ast.TypeText(self.span(tree), self.identifier(name), kept or None)
+
+    # Statements -----------------------------------------------------------------------------
+
+    def suite(self, tree: Any, *items: Any) -> tuple[ast.Statement, ...]:
+        """A block."""
+        return tuple(self.visit(item) for item in items if hasattr(item, "data"))
+
+    def statement(self, tree: Any, simple: Any, end: Any) -> ast.Statement:
+        """A statement on its own line."""
+        node: ast.Statement = self.visit(simple)
+        return node
+
+    def header(self, tree: Any, last: Any) -> Span:
+        """From the first character of a compound statement to the end of ``last``."""
+        return Span(self.source, tree.meta.start_pos, self.span(last).end)
+
+    def for_loop(self, tree: Any, names: Any, iterable: Any, join: Any, suite: Any) -> ast.For:
+        """``for``."""
+        return ast.For(
+            self.header(tree, join or iterable),
+            tuple(self.identifier(n) for n in names.children),
+            self.visit(iterable),
+            self.visit(join) if join else None,
+            self.visit(suite),
+        )
+
+    def join(self, tree: Any, function: Any, names: Any) -> ast.Join:
+        """``join merge(m, l)``."""
+        kept = tuple(self.identifier(n) for n in names.children)
+        return ast.Join(self.span(tree), self.identifier(function), kept)
+
+    def while_loop(self, tree: Any, condition: Any, suite: Any) -> ast.While:
+        """``while``."""
+        span = self.header(tree, condition)
+        return ast.While(span, self.visit(condition), self.visit(suite))
+
+    def if_else(self, tree: Any, *parts: Any) -> ast.If:
+        """``if``, ``elif`` and ``else``: conditions and blocks in turn, the last block or None."""
+        otherwise: tuple[ast.Statement, ...] = self.visit(parts[-1]) if parts[-1] else ()
+        pairs = list(zip(parts[:-1:2], parts[1:-1:2], strict=True))
+        for condition, block in reversed(pairs):
+            first = condition is pairs[0][0]
+            span = self.header(tree, condition) if first else self.span(condition)
+            node = ast.If(span, self.visit(condition), self.visit(block), otherwise)
+            otherwise = (node,)
+        return node
+
+    def strict(self, tree: Any, suite: Any) -> ast.Strict:
+        """``strict:``."""
+        start: int = tree.meta.start_pos
+        return ast.Strict(Span(self.source, start, start + len("strict")), self.visit(suite))
+
+    def bare(self, tree: Any, value: Any) -> ast.Bare:
+        """An expression alone."""
+        return ast.Bare(self.span(tree), self.visit(value))
+
+    def assignment(self, tree: Any, target: Any, value: Any) -> ast.Assign:
+        """``target = value``."""
+        left = self.target(self.visit(target))
+        return ast.Assign(self.span(tree), left, self.visit(value), None)
+
+    def augmented(self, tree: Any, target: Any, op: Any, value: Any) -> ast.Augmented:
+        """``target += value``."""
+        left = self.target(self.visit(target))
+        return ast.Augmented(self.span(tree), left, str(op)[:-1], self.visit(value))
+
+    def pinned(self, tree: Any, home: Any, name: Any, value: Any) -> ast.Assign:
+        """``shared x = value``."""
+        word = str(home.children[0])
+        return ast.Assign(self.span(tree), self.identifier(name), self.visit(value), word)
+
+    def require(self, tree: Any, condition: Any) -> ast.Require:
+        """``require``."""
+        return ast.Require(self.span(tree), self.visit(condition))
+
+    def tune(self, tree: Any, name: Any, choices: Any) -> ast.Tune:
+        """``tune``."""
+        return ast.Tune(self.span(tree), self.identifier(name), self.visit(choices))
+
+    def schedule(self, tree: Any, *settings: Any) -> ast.Schedule:
+        """``schedule``."""
+        pairs = [(s.children[0], self.visit(s.children[1])) for s in settings]
+        return ast.Schedule(self.span(tree), tuple((self.identifier(n), v) for n, v in pairs))
+
+    def return_value(self, tree: Any, value: Any) -> ast.Return:
+        """``return``."""
+        return ast.Return(self.span(tree), self.visit(value))
+
+    def pass_by(self, tree: Any, word: Any) -> ast.Pass:
+        """``pass``."""
+        return ast.Pass(self.span(word))
+
+    # Expressions ----------------------------------------------------------------------------
+
+    def name(self, tree: Any, token: Any) -> ast.Name:
+        """A name."""
+        return self.identifier(token)
+
+    def integer(self, tree: Any, token: Any) -> ast.Literal:
+        """``128``, ``0x80`` or ``0b1``."""
+        text = str(token).replace("_", "").lower()
+        base = {"0x": 16, "0b": 2}.get(text[:2], 10)
+        return ast.Literal(self.span(token), int(text, base))
+
+    def floating(self, tree: Any, token: Any) -> ast.Literal:
+        """``1.5`` or ``1e-3``."""
+        return ast.Literal(self.span(token), float(str(token).replace("_", "")))
+
+    def string(self, tree: Any, token: Any) -> ast.Literal:
+        """``"text"``."""
+        return ast.Literal(self.span(token), str(token)[1:-1])
+
+    def none(self, tree: Any, token: Any) -> ast.Literal:
+        """``None``."""
+        return ast.Literal(self.span(token), None)
+
+    def parens(self, tree: Any, inner: Any) -> ast.Expression:
+        """``(x)`` is ``x``."""
+        node: ast.Expression = self.visit(inner)
+        return node
+
+    def tuple(self, tree: Any, *items: Any) -> ast.Tuple:
+        """``(a, b)``."""
+        return ast.Tuple(self.span(tree), self.many(items))
+
+    bare_tuple = tuple
+
+    def list(self, tree: Any, *items: Any) -> ast.List:
+        """``[a, b]``."""
+        return ast.List(self.span(tree), self.many(items))
+
+    def unary(self, tree: Any, op: Any, operand: Any) -> ast.Expression:
+        """``-x``; the sign of a number belongs to the number."""
+        inner = self.visit(operand)
+        return ast.Unary(self.span(tree), str(op), inner)
+
+    def binary(self, tree: Any, left: Any, op: Any, right: Any) -> ast.Binary:
+        """``left op right``."""
+        return ast.Binary(self.span(tree), str(op), self.visit(left), self.visit(right))
+
+    def bit_or_(self, tree: Any, left: Any, right: Any) -> ast.Binary:
+        """``left | right``."""
+        return ast.Binary(self.span(tree), "|", self.visit(left), self.visit(right))
+
+    def bit_xor_(self, tree: Any, left: Any, right: Any) -> ast.Binary:
+        """``left ^ right``."""
+        return ast.Binary(self.span(tree), "^", self.visit(left), self.visit(right))
+
+    def bit_and_(self, tree: Any, left: Any, right: Any) -> ast.Binary:
+        """``left & right``."""
+        return ast.Binary(self.span(tree), "&", self.visit(left), self.visit(right))
+
+    def compare(self, tree: Any, *parts: Any) -> ast.Compare:
+        """``a < b``."""
+        ops = tuple(str(op) for op in parts[1::2])
+        return ast.Compare(self.span(tree), ops, self.many(parts[0::2]))
+
+    def call(self, tree: Any, function: Any, arguments: Any) -> ast.Call:
+        """``f(x, y=z)``."""
+        items = arguments.children if arguments else []
+        plain = self.many(item for item in items if item.data != "keyword")
+        named = [item.children for item in items if item.data == "keyword"]
+        keywords = tuple((str(key), self.visit(value)) for key, value in named)
+        return ast.Call(self.span(tree), self.visit(function), plain, keywords)
+
+    def subscript(self, tree: Any, base: Any, items: Any) -> ast.Subscript:
+        """``x[i, :]``."""
+        return ast.Subscript(self.span(tree), self.visit(base), self.many(items.children))
+
+    def slice(self, tree: Any, *parts: Any) -> ast.Slice:
+        """``a:b:c``."""
+        first, last, step = (self.visit(p) if p is not None else None for p in parts)
+        return ast.Slice(self.span(tree), first, last, step)
+
+    def attribute(self, tree: Any, base: Any, name: Any) -> ast.Attribute:
+        """``x.T``."""
+        return ast.Attribute(self.span(tree), self.visit(base), str(name))
