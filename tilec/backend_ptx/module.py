@@ -324,7 +324,7 @@ KINDS = ("map", "bf16", *_FORMATS)
 
 
 def _bfloat16_bits(value: float) -> int:
-    (bits,) = struct.unpack("<I", struct.pack("<f", value))
+    bits = int.from_bytes(struct.pack("<f", value), "little")
     if value != value:  # NaN stays NaN: rounding could carry its mantissa away
         return (bits >> 16) | 0x40
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) & 0xFFFF
@@ -364,7 +364,7 @@ class Arguments:
             data = bytes(getattr(value, "data", value))
             if len(data) != 128:
                 raise ValueError(f"a tensor map has 128 bytes, got {len(data)}")
-            self._block[place : place + 128] = data
+            ctypes.memmove(ctypes.addressof(self._block) + place, data, 128)
         elif kind == "bf16":
             struct.pack_into("<H", self._block, place, _bfloat16_bits(float(value)))
         else:
@@ -373,7 +373,7 @@ class Arguments:
     def value_bytes(self, index: int) -> bytes:
         """The stored bytes of one parameter."""
         place = self._base + self._offsets[index]
-        return bytes(self._block[place : place + _width(self.kinds[index])])
+        return ctypes.string_at(ctypes.addressof(self._block) + place, _width(self.kinds[index]))
 
 
 def _width(kind: str) -> int:
