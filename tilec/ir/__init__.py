@@ -1,0 +1,1 @@
+"""The IR of tilec: one set of classes, one printer, one parser, for all levels."""

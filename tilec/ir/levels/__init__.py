@@ -1,0 +1,35 @@
+"""The op families, and which of them each level admits.
+
+A level is nothing but a set of op families and types; ``LEVELS`` is read by the verifier.
+"""
+
+from __future__ import annotations
+
+from tilec.ir.levels import cta, flow, math, ptx, tile
+from tilec.ir.types import (
+    Array,
+    Bits,
+    Flight,
+    Free,
+    Index,
+    Register,
+    Ring,
+    Scalar,
+    Shared,
+    Slot,
+    TensorMap,
+    Tile,
+    Type,
+)
+
+LEVELS: dict[str, tuple[tuple[str, ...], tuple[type[Type], ...]]] = {
+    "tile": (("tile", "math", "flow"), (Array, Scalar, Index, Tile)),
+    "cta": (
+        ("cta", "math", "flow"),
+        (Array, Scalar, Register, Flight, Shared, Ring, Free, Slot, TensorMap, cta.Token),
+    ),
+    "ptx": (("ptx",), (Array, Scalar, Bits)),
+}
+"""Level name -> (op families, admitted types)."""
+
+__all__ = ["LEVELS", "cta", "flow", "math", "ptx", "tile"]

@@ -1,0 +1,296 @@
+"""Arithmetic on elements: the same ops for scalars, tiles (level ``tile``) and registers (``cta``).
+
+Elementwise operands have equal types, or are scalars of the same element type, which then stand
+for every element. Axes are inserted and spread only by ``math.expand`` and ``math.broadcast``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tilec.ir.core import Op, Value
+from tilec.ir.declare import attribute, operand, result, result_type
+from tilec.ir.types import BOOL, DType, Register, Scalar, Tile, Type
+
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+REDUCTIONS = ("add", "max", "min", "mul", "and", "or")
+
+
+def element_type(type: Type) -> DType:
+    """Element type of a scalar, tile or register value."""
+    if isinstance(type, Scalar | Tile | Register):
+        return type.dtype
+    raise TypeError(f"{type} has no elements to compute on")
+
+
+def with_element_type(type: Type, dtype: DType) -> Type:
+    """The same shape and home with another element type."""
+    if isinstance(type, Scalar | Tile | Register):
+        return replace(type, dtype=dtype)
+    raise TypeError(f"{type} has no elements to compute on")
+
+
+def common_shape(values: Sequence[Value[Any]]) -> Type:
+    """The type that decides shape and home: the first that is not a scalar."""
+    return next((v.type for v in values if not isinstance(v.type, Scalar)), values[0].type)
+
+
+class Elementwise(Op):
+    """Base of ops that compute each element from the elements at the same place."""
+
+    def infer(self) -> Sequence[Type]:
+        """The operands' common shape with the first operand's element type."""
+        dtype = element_type(self.operands[0].type)
+        return [with_element_type(common_shape(self.operands), dtype)]
+
+    def check(self) -> Iterator[str]:
+        """All operands agree in element type, and in shape unless they are scalars."""
+        whole = common_shape(self.operands)
+        dtype = element_type(self.operands[-1].type)
+        for value in self.operands:
+            if not isinstance(value.type, Scalar) and with_element_type(value.type, BOOL) != (
+                with_element_type(whole, BOOL)
+            ):
+                yield f"operands differ in shape or home: {value.type} and {whole}"
+            if element_type(value.type) != dtype and value is not self.operands[0]:
+                yield f"operands differ in element type: {value.type} and {dtype}"
+
+
+class Unary(Elementwise):
+    """Base of elementwise ops with one operand."""
+
+    x: Value[Any] = operand()
+    out: Value[Any] = result()
+
+
+class Binary(Elementwise):
+    """Base of elementwise ops with two operands of one element type."""
+
+    x: Value[Any] = operand()
+    y: Value[Any] = operand()
+    out: Value[Any] = result()
+
+    def check(self) -> Iterator[str]:
+        """As ``Elementwise``, and both element types are equal."""
+        yield from super().check()
+        if element_type(self.x.type) != element_type(self.y.type):
+            yield f"operands differ in element type: {self.x.type} and {self.y.type}"
+
+
+class Add(Binary, name="math.add"):
+    """x + y; floats round to nearest even, integers wrap."""
+
+
+class Sub(Binary, name="math.sub"):
+    """x - y; floats round to nearest even, integers wrap."""
+
+
+class Mul(Binary, name="math.mul"):
+    """x * y; floats round to nearest even, integers wrap."""
+
+
+class Div(Binary, name="math.div"):
+    """x / y for floats, rounded to nearest even."""
+
+
+class FloorDiv(Binary, name="math.floordiv"):
+    """Quotient rounded toward minus infinity, for integers."""
+
+
+class Mod(Binary, name="math.mod"):
+    """Remainder with the sign of the divisor, for integers."""
+
+
+class CeilDiv(Binary, name="math.ceildiv"):
+    """Quotient rounded up, for integers with y > 0."""
+
+
+class Max(Binary, name="math.max"):
+    """The larger; NaN if either is NaN."""
+
+
+class Min(Binary, name="math.min"):
+    """The smaller; NaN if either is NaN."""
+
+
+class And(Binary, name="math.and"):
+    """Logical and of bools, bitwise and of integers."""
+
+
+class Or(Binary, name="math.or"):
+    """Logical or of bools, bitwise or of integers."""
+
+
+class Xor(Binary, name="math.xor"):
+    """Logical exclusive or of bools, bitwise of integers."""
+
+
+class Shl(Binary, name="math.shl"):
+    """Shift left of integers."""
+
+
+class Shr(Binary, name="math.shr"):
+    """Shift right of integers, arithmetic for signed ones."""
+
+
+class Neg(Unary, name="math.neg"):
+    """-x."""
+
+
+class Abs(Unary, name="math.abs"):
+    """The absolute value."""
+
+
+class Not(Unary, name="math.not"):
+    """Logical not of bools, bitwise not of integers."""
+
+
+class Exp2(Unary, name="math.exp2"):
+    """2 to the power x, approximate within the documented bound."""
+
+
+class Exp(Unary, name="math.exp"):
+    """e to the power x, approximate within the documented bound."""
+
+
+class Log2(Unary, name="math.log2"):
+    """Logarithm to base 2, approximate within the documented bound."""
+
+
+class Log(Unary, name="math.log"):
+    """Natural logarithm, approximate within the documented bound."""
+
+
+class Sqrt(Unary, name="math.sqrt"):
+    """Square root, rounded to nearest even."""
+
+
+class Rsqrt(Unary, name="math.rsqrt"):
+    """1 / sqrt(x), approximate within the documented bound."""
+
+
+class Rcp(Unary, name="math.rcp"):
+    """1 / x, approximate within the documented bound."""
+
+
+class Tanh(Unary, name="math.tanh"):
+    """Hyperbolic tangent, approximate within the documented bound."""
+
+
+class Fma(Elementwise, name="math.fma"):
+    """x * y + z with one rounding."""
+
+    x: Value[Any] = operand()
+    y: Value[Any] = operand()
+    z: Value[Any] = operand()
+    out: Value[Any] = result()
+
+
+class Compare(Elementwise, name="math.compare"):
+    """A bool for each element: x ``relation`` y; comparisons with NaN are false except ``ne``."""
+
+    x: Value[Any] = operand()
+    y: Value[Any] = operand()
+    relation: str = attribute()
+    out: Value[Any] = result()
+
+    def infer(self) -> Sequence[Type]:
+        """The common shape with bool elements."""
+        return [with_element_type(common_shape([self.x, self.y]), BOOL)]
+
+    def check(self) -> Iterator[str]:
+        """The relation is known."""
+        yield from super().check()
+        if self.relation not in COMPARISONS:
+            yield f"relation {self.relation} is none of {', '.join(COMPARISONS)}"
+
+
+class Where(Elementwise, name="math.where"):
+    """x where the condition holds, y elsewhere."""
+
+    condition: Value[Any] = operand()
+    x: Value[Any] = operand()
+    y: Value[Any] = operand()
+    out: Value[Any] = result()
+
+    def infer(self) -> Sequence[Type]:
+        """The common shape with the element type of ``x``."""
+        whole = common_shape([self.condition, self.x, self.y])
+        return [with_element_type(whole, element_type(self.x.type))]
+
+    def check(self) -> Iterator[str]:
+        """The condition is bool."""
+        yield from super().check()
+        if element_type(self.condition.type) != BOOL:
+            yield f"the condition has type {self.condition.type}, bool is needed"
+
+
+class Cast(Op, name="math.cast"):
+    """Convert each element; narrower floats to nearest even, floats to integers truncate."""
+
+    x: Value[Any] = operand()
+    dtype: DType = attribute()
+    out: Value[Any] = result()
+
+    def infer(self) -> Sequence[Type]:
+        """The same shape with the new element type."""
+        return [with_element_type(self.x.type, self.dtype)]
+
+
+class Constant(Op, name="math.constant"):
+    """A scalar known at compile time."""
+
+    value: int | float | bool = attribute()
+    type: Type = result_type()
+    out: Value[Scalar] = result()
+
+
+class Fill(Op, name="math.fill"):
+    """A tile or register value whose elements all equal one scalar."""
+
+    x: Value[Scalar] = operand()
+    type: Type = result_type()
+    out: Value[Any] = result()
+
+
+class Expand(Op, name="math.expand"):
+    """Insert an axis of extent 1 before ``axis``: no element moves."""
+
+    x: Value[Any] = operand()
+    axis: int = attribute()
+    type: Type = result_type()
+    out: Value[Any] = result()
+
+
+class Squeeze(Op, name="math.squeeze"):
+    """Remove an axis of extent 1: no element moves."""
+
+    x: Value[Any] = operand()
+    axis: int = attribute()
+    type: Type = result_type()
+    out: Value[Any] = result()
+
+
+class Broadcast(Op, name="math.broadcast"):
+    """Repeat along the axes in which the operand has extent 1."""
+
+    x: Value[Any] = operand()
+    type: Type = result_type()
+    out: Value[Any] = result()
+
+
+class Reduce(Op, name="math.reduce"):
+    """Combine along one axis, which disappears; ``kind`` is one of ``REDUCTIONS``."""
+
+    x: Value[Any] = operand()
+    axis: int = attribute()
+    kind: str = attribute()
+    type: Type = result_type()
+    out: Value[Any] = result()
+
+    def check(self) -> Iterator[str]:
+        """The kind is known."""
+        if self.kind not in REDUCTIONS:
+            yield f"reduction {self.kind} is none of {', '.join(REDUCTIONS)}"
