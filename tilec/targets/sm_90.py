@@ -1,0 +1,29 @@
+"""Hopper: compute capability 9.0 (H100, H200).
+
+Sources: CUDA programming guide, compute capabilities table; PTX ISA, wgmma shapes; 132 SMs and
+bandwidth of the H200 SXM part.
+"""
+
+from __future__ import annotations
+
+from tilec.targets.base import Target
+
+SM_90 = Target(
+    name="sm_90a",
+    ptx_version="8.6",
+    sms=132,
+    registers_per_thread=255,
+    registers_per_sm=65536,
+    threads_per_cta=1024,
+    shared_per_cta=232448,
+    shared_per_sm=233472,
+    named_barriers=16,
+    max_box=256,
+    has_wgmma=True,
+    has_tma=True,
+    wgmma_n=tuple(range(8, 257, 8)),
+    tensor_flops_per_cycle=4096,
+    l2_bytes=50 * 1024 * 1024,
+    memory_bytes_per_second=4.8e12,
+)
+"""The only target of this generation; its PTX needs the ``a`` suffix for wgmma."""
