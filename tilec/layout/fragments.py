@@ -32,10 +32,20 @@ def accumulator(n: int) -> Layout:
     """
     if n % 8 or not 8 <= n <= 256:
         raise LayoutError(f"wgmma has no result of {n} columns: 8 to 256 in steps of 8")
-    return Layout.make({
-        "reg": [_step(COLS, 1), _step(ROWS, 8), _step(COLS, 8, n // 8)],
-        "lane": [_step(COLS, 2), _step(COLS, 4), _step(ROWS, 1), _step(ROWS, 2), _step(ROWS, 4)],
-        "warp": WARPGROUP_ROWS}, rank=2)
+    return Layout.make(
+        {
+            "reg": [_step(COLS, 1), _step(ROWS, 8), _step(COLS, 8, n // 8)],
+            "lane": [
+                _step(COLS, 2),
+                _step(COLS, 4),
+                _step(ROWS, 1),
+                _step(ROWS, 2),
+                _step(ROWS, 4),
+            ],
+            "warp": WARPGROUP_ROWS,
+        },
+        rank=2,
+    )
 
 
 def a_fragment(element_bits: int, k: int) -> Layout:
@@ -61,8 +71,19 @@ def mma_a(element_bits: int, k: int) -> Layout:
     regs = [_step(COLS, 1, each), _step(ROWS, 8)]
     if k == 8 * each:
         regs.append(_step(COLS, 4 * each))
-    return Layout.make({"reg": regs, "lane": [_step(COLS, each), _step(COLS, 2 * each), _step(ROWS, 1),
-                                              _step(ROWS, 2), _step(ROWS, 4)]}, rank=2)
+    return Layout.make(
+        {
+            "reg": regs,
+            "lane": [
+                _step(COLS, each),
+                _step(COLS, 2 * each),
+                _step(ROWS, 1),
+                _step(ROWS, 2),
+                _step(ROWS, 4),
+            ],
+        },
+        rank=2,
+    )
 
 
 def mma_b(element_bits: int, k: int) -> Layout:
@@ -71,15 +92,36 @@ def mma_b(element_bits: int, k: int) -> Layout:
     regs = [_step(ROWS, 1, each)]
     if k == 8 * each:
         regs.append(_step(ROWS, 4 * each))
-    return Layout.make({"reg": regs, "lane": [_step(ROWS, each), _step(ROWS, 2 * each), _step(COLS, 1),
-                                              _step(COLS, 2), _step(COLS, 4)]}, rank=2)
+    return Layout.make(
+        {
+            "reg": regs,
+            "lane": [
+                _step(ROWS, each),
+                _step(ROWS, 2 * each),
+                _step(COLS, 1),
+                _step(COLS, 2),
+                _step(COLS, 4),
+            ],
+        },
+        rank=2,
+    )
 
 
 def mma_c() -> Layout:
     """Return the layout of C and D [16, 8] of mma.sync.m16n8 with 32-bit elements, in one warp."""
-    return Layout.make({"reg": [_step(COLS, 1), _step(ROWS, 8)],
-                        "lane": [_step(COLS, 2), _step(COLS, 4), _step(ROWS, 1), _step(ROWS, 2),
-                                 _step(ROWS, 4)]}, rank=2)
+    return Layout.make(
+        {
+            "reg": [_step(COLS, 1), _step(ROWS, 8)],
+            "lane": [
+                _step(COLS, 2),
+                _step(COLS, 4),
+                _step(ROWS, 1),
+                _step(ROWS, 2),
+                _step(ROWS, 4),
+            ],
+        },
+        rank=2,
+    )
 
 
 def row_vector(tile: Layout) -> Layout:
@@ -101,13 +143,15 @@ def vector_registers(tile: Layout, vector: Layout, axis: int) -> tuple[int, ...]
     sliced = tile.drop(axis)
     for space in {name for name, _ in sliced.digits + vector.digits} - {"reg"}:
         if sliced.spaces.get(space) != vector.spaces.get(space):
-            raise LayoutRefusal(f"the vector {vector} is held by other threads ({space}) than the "
-                                f"rows of {tile}")
+            raise LayoutRefusal(
+                f"the vector {vector} is held by other threads ({space}) than the rows of {tile}"
+            )
     registers_only = Layout.make({"reg": vector.spaces.get("reg", ())}, vector.rank)
     back = registers_only.inverse()
     try:
-        return tuple(back(*sliced(reg=register)).get("reg", 0)
-                     for register in range(tile.size("reg")))
+        return tuple(
+            back(*sliced(reg=register)).get("reg", 0) for register in range(tile.size("reg"))
+        )
     except LayoutError:
         raise LayoutRefusal(f"no register of {vector} holds some row of {tile}") from None
 
@@ -143,8 +187,12 @@ def rows(shape: tuple[int, ...], warps_per_row: int, vector: int, threads: int =
     return _distribute(shape, vector, [("lane", 5), ("warp", along)], [("warp", others)])
 
 
-def _distribute(shape: tuple[int, ...], vector: int, along: list[tuple[str, int]],
-                across: list[tuple[str, int]] | None = None) -> Layout:
+def _distribute(
+    shape: tuple[int, ...],
+    vector: int,
+    along: list[tuple[str, int]],
+    across: list[tuple[str, int]] | None = None,
+) -> Layout:
     """Hand out the bits of the axes, last axis first.
 
     Without `across`, bits that the last axis cannot supply come from the axes before it. With
@@ -157,11 +205,16 @@ def _distribute(shape: tuple[int, ...], vector: int, along: list[tuple[str, int]
         raise LayoutError(f"rows of {shape[-1]} elements are no multiple of the vector {vector}")
     axes = list(range(len(shape)))[::-1]
     done = [1] * len(shape)  # how far each axis is covered
-    spaces: dict[str, list[Digit]] = {"reg": [_step(axes[0], 1 << b) for b in range(bits)],
-                                      "lane": [], "warp": []}
+    spaces: dict[str, list[Digit]] = {
+        "reg": [_step(axes[0], 1 << b) for b in range(bits)],
+        "lane": [],
+        "warp": [],
+    }
     done[axes[0]] = vector
-    for wanted, sources in ((along, axes if across is None else axes[:1]), (across or [],
-                                                                            axes[1:])):
+    for wanted, sources in (
+        (along, axes if across is None else axes[:1]),
+        (across or [], axes[1:]),
+    ):
         for space, count in wanted:
             for _ in range(count):
                 axis = next((a for a in sources if shape[a] // done[a] % 2 == 0), None)
@@ -170,8 +223,11 @@ def _distribute(shape: tuple[int, ...], vector: int, along: list[tuple[str, int]
                 else:
                     spaces[space].append(_step(axis, done[axis]))
                     done[axis] *= 2
-    spaces["reg"] += [_step(axis, done[axis], shape[axis] // done[axis]) for axis in axes
-                      if shape[axis] > done[axis]]
+    spaces["reg"] += [
+        _step(axis, done[axis], shape[axis] // done[axis])
+        for axis in axes
+        if shape[axis] > done[axis]
+    ]
     layout = Layout.make(spaces, rank=len(shape))
     if layout.shape != shape:
         raise AssertionError(f"{layout} does not cover {shape}: {prod(shape)} elements")

@@ -97,11 +97,14 @@ class Layout:
         """Build the canonical layout from the digits of each space, lowest digit first."""
         canonical = {name: _canonical(name, digits) for name, digits in spaces.items()}
         order = sorted((name for name in canonical if canonical[name]), key=_space_key)
-        seen = max((axis + 1 for name in order for d in canonical[name] for axis in d.axes),
-                   default=0)
+        seen = max(
+            (axis + 1 for name in order for d in canonical[name] for axis in d.axes), default=0
+        )
         if rank is None:
-            rank = max((axis + 1 for digits in spaces.values() for d in digits for axis in d.axes),
-                       default=0)
+            rank = max(
+                (axis + 1 for digits in spaces.values() for d in digits for axis in d.axes),
+                default=0,
+            )
         if not seen <= rank <= len(AXES):
             raise LayoutError(f"rank {rank} does not hold the axes used, {seen}")
         layout = Layout(tuple((name, canonical[name]) for name in order), rank)
@@ -115,13 +118,19 @@ class Layout:
             spaces = parse_layout(text)
         except ValueError as error:
             raise LayoutError(str(error)) from None
-        return Layout.make({name: [Digit(steps, extent) for steps, extent in digits]
-                            for name, digits in spaces.items()})
+        return Layout.make(
+            {
+                name: [Digit(steps, extent) for steps, extent in digits]
+                for name, digits in spaces.items()
+            }
+        )
 
     def __str__(self) -> str:
         """Return the canonical text form, which `parse` reads back."""
-        parts = {name: format_space([(d.steps, d.extent) for d in digits])
-                 for name, digits in self.digits}
+        parts = {
+            name: format_space([(d.steps, d.extent) for d in digits])
+            for name, digits in self.digits
+        }
         if self.rank > max((axis + 1 for p in self.placed for axis in p.digit.axes), default=0):
             name = next(reversed(parts), "reg")
             parts[name] = (parts.get(name, "") + f" {AXES[self.rank - 1]}1*1").strip()
@@ -155,8 +164,9 @@ class Layout:
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """The extent of the tile along each axis."""
-        return tuple(1 + sum(step * (extent - 1) for step, extent in places)
-                     for places in self._places)
+        return tuple(
+            1 + sum(step * (extent - 1) for step, extent in places) for places in self._places
+        )
 
     def __call__(self, **index: int) -> tuple[int, ...]:
         """Return the coordinates at a hardware index; spaces not given are at 0."""
@@ -198,7 +208,8 @@ class Layout:
     def is_injective(self) -> bool:
         """Whether no element is held twice."""
         return not self.inverse().basis.kernel and not any(
-            p.digit.is_copy and not p.digit.is_bit for p in self.placed)
+            p.digit.is_copy and not p.digit.is_bit for p in self.placed
+        )
 
     def copies(self, space: str) -> int:
         """Return how many indices of one space hold the same element, all else fixed."""
@@ -221,11 +232,13 @@ class Layout:
             kept = tuple((a - (a > axis), step) for a, step in digit.steps if a != axis)
             return Digit(kept, digit.extent)
 
-        return Layout.make({name: map(without, digits) for name, digits in self.digits},
-                           self.rank - 1)
+        return Layout.make(
+            {name: map(without, digits) for name, digits in self.digits}, self.rank - 1
+        )
 
     def insert(self, axis: int) -> Layout:
         """Return the layout with a new axis of extent one at the position."""
+
         def moved(digit: Digit) -> Digit:
             return Digit(tuple((a + (a >= axis), s) for a, s in digit.steps), digit.extent)
 
@@ -251,8 +264,13 @@ class Layout:
 
     def squeeze(self, space: str) -> Layout:
         """Return the layout without the copies that one space holds."""
-        return Layout.make({name: [d for d in digits if name != space or not d.is_copy]
-                            for name, digits in self.digits}, self.rank)
+        return Layout.make(
+            {
+                name: [d for d in digits if name != space or not d.is_copy]
+                for name, digits in self.digits
+            },
+            self.rank,
+        )
 
     def repeat(self, space: str, axis: int, count: int) -> Layout:
         """Return the layout of `count` such tiles in a row along an axis, numbered by a space."""
@@ -273,20 +291,36 @@ class Layout:
             for digit in digits:
                 if name == "reg" and axis in digit.axes:
                     if len(digit.axes) > 1:
-                        raise LayoutRefusal("a register digit moves along the reduced axis and "
-                                            "another one, so a thread holds no part of a row")
+                        raise LayoutRefusal(
+                            "a register digit moves along the reduced axis and "
+                            "another one, so a thread holds no part of a row"
+                        )
                 else:
                     kept.setdefault(name, []).append(digit)
-        steps = sorted({(step, d.extent) for digits in kept.values() for d in digits
-                        for a, step in d.steps if a == axis})
+        steps = sorted(
+            {
+                (step, d.extent)
+                for digits in kept.values()
+                for d in digits
+                for a, step in d.steps
+                if a == axis
+            }
+        )
         dense: dict[int, int] = {}
         reach = 1
         for step, extent in steps:
             dense[step] = reach
             reach *= extent
-        return Layout.make({name: [Digit(tuple((a, dense[s] if a == axis else s)
-                                               for a, s in d.steps), d.extent) for d in digits]
-                            for name, digits in kept.items()}, self.rank)
+        return Layout.make(
+            {
+                name: [
+                    Digit(tuple((a, dense[s] if a == axis else s) for a, s in d.steps), d.extent)
+                    for d in digits
+                ]
+                for name, digits in kept.items()
+            },
+            self.rank,
+        )
 
     # -- invariants ----------------------------------------------------------------------------
 
@@ -301,16 +335,18 @@ class Layout:
                     bits[axis].add(step)
                 else:
                     repeats[axis].append((step, placed.digit.extent))
-        return tuple(tuple(sorted([(step, 2) for step in bits[a]] + repeats[a]))
-                     for a in range(self.rank))
+        return tuple(
+            tuple(sorted([(step, 2) for step in bits[a]] + repeats[a])) for a in range(self.rank)
+        )
 
     def _check_places(self) -> None:
         for axis, places in enumerate(self._places):
             reach = 0
             for step, extent in places:
                 if step <= reach:
-                    raise LayoutError(f"{AXES[axis]}{step} lies within the reach of a repeat "
-                                      "along the same axis")
+                    raise LayoutError(
+                        f"{AXES[axis]}{step} lies within the reach of a repeat along the same axis"
+                    )
                 reach += step * (extent - 1)
 
     def _need_axis(self, axis: int) -> None:
@@ -329,8 +365,9 @@ class Inverse:
         self.layout = layout
         self.basis = Basis()
         self.bits = [p for p in layout.placed if p.digit.is_bit]
-        self.repeats = {p.digit.steps[0]: p for p in layout.placed
-                        if not p.digit.is_bit and p.digit.steps}
+        self.repeats = {
+            p.digit.steps[0]: p for p in layout.placed if not p.digit.is_bit and p.digit.steps
+        }
         for number, placed in enumerate(self.bits):
             self.basis.insert(placed.digit.mask, 1 << number)
 
@@ -377,8 +414,11 @@ class Inverse:
             found += flipped
         for placed in self.layout.placed:
             if placed.digit.is_copy and not placed.digit.is_bit:
-                found = [{**index, placed.space: index[placed.space] + value * placed.weight}
-                         for index in found for value in range(placed.digit.extent)]
+                found = [
+                    {**index, placed.space: index[placed.space] + value * placed.weight}
+                    for index in found
+                    for value in range(placed.digit.extent)
+                ]
         names = [name for name, _ in reversed(self.layout.digits)]
         return tuple(sorted(found, key=lambda index: [index[name] for name in names]))
 

@@ -20,8 +20,15 @@ SPANS = (0, 32, 64, 128)
 CHUNK_BYTES = 16
 
 
-def swizzled(rows: int, cols: int, element_bits: int, swizzle_bytes: int, major: str = "row", *,
-             stripe_bytes: int | None = None) -> Layout:
+def swizzled(
+    rows: int,
+    cols: int,
+    element_bits: int,
+    swizzle_bytes: int,
+    major: str = "row",
+    *,
+    stripe_bytes: int | None = None,
+) -> Layout:
     """Return the layout of a rows x cols tile; major "row" has the last axis contiguous.
 
     With swizzle 0 the tile is dense, unless a stripe width is given (`core_matrices`).
@@ -29,8 +36,9 @@ def swizzled(rows: int, cols: int, element_bits: int, swizzle_bytes: int, major:
     if major not in ("row", "column"):
         raise LayoutError(f"major is row or column, not {major!r}")
     if major == "column":
-        return swizzled(cols, rows, element_bits, swizzle_bytes,
-                        stripe_bytes=stripe_bytes).transpose()
+        return swizzled(
+            cols, rows, element_bits, swizzle_bytes, stripe_bytes=stripe_bytes
+        ).transpose()
     if swizzle_bytes not in SPANS:
         raise LayoutError(f"no swizzle spans {swizzle_bytes} bytes: 0, 32, 64 or 128")
     if element_bits not in (8, 16, 32, 64):
@@ -40,15 +48,16 @@ def swizzled(rows: int, cols: int, element_bits: int, swizzle_bytes: int, major:
         raise LayoutError(f"a {swizzle_bytes}-byte swizzle has stripes of that width")
     width = stripe * 8 // element_bits if stripe else cols
     if width < 1 or cols % width:
-        raise LayoutRefusal(f"rows of {cols * element_bits // 8} bytes are no multiple of the "
-                            f"stripe width {stripe}: use a narrower swizzle or pad the tile")
+        raise LayoutRefusal(
+            f"rows of {cols * element_bits // 8} bytes are no multiple of the "
+            f"stripe width {stripe}: use a narrower swizzle or pad the tile"
+        )
     if swizzle_bytes and rows % 8 and (rows & (rows - 1) or cols > width):
         # The second stripe would begin inside an atom, and its address bits would be exchanged.
         raise LayoutRefusal(f"{rows} rows do not fill the 8 rows of a swizzle atom")
     columns = Digit(((1, 1),), width)
     row_digits = _rows(rows, element_bits, swizzle_bytes)
-    return Layout.make({"off": [columns, *row_digits, Digit(((1, width),), cols // width)]},
-                       rank=2)
+    return Layout.make({"off": [columns, *row_digits, Digit(((1, width),), cols // width)]}, rank=2)
 
 
 def core_matrices(rows: int, cols: int, element_bits: int, major: str = "row") -> Layout:
@@ -107,15 +116,22 @@ def stripes(layout: Layout) -> Stripes:
 def swizzle_of(layout: Layout) -> int:
     """Return the swizzle of a shared layout in bytes, 0 for none; refusal if it is no swizzle."""
     shape = stripes(layout)
-    flips = [(position, digit) for position, digit in enumerate(layout.spaces.get("off", ()))
-             if len(digit.axes) > 1]
+    flips = [
+        (position, digit)
+        for position, digit in enumerate(layout.spaces.get("off", ()))
+        if len(digit.axes) > 1
+    ]
     row_axis = 1 - shape.contiguous_axis
     span = 0
     element_bits = 8
     if flips:
         # The lowest exchanged chunk bit is address bit 4, which gives the size of an element.
-        chunk = min(step for _, digit in flips for axis, step in digit.steps
-                    if axis == shape.contiguous_axis)
+        chunk = min(
+            step
+            for _, digit in flips
+            for axis, step in digit.steps
+            if axis == shape.contiguous_axis
+        )
         element_bits = 128 // chunk
         span = shape.width * element_bits // 8
     if layout.rank == 2 and (not flips or (span in SPANS and element_bits >= 8)):
@@ -128,8 +144,9 @@ def swizzle_of(layout: Layout) -> int:
     raise LayoutRefusal(f"{layout} follows none of the swizzles of 32, 64 or 128 bytes")
 
 
-def _rebuild(layout: Layout, shape: Stripes, element_bits: int, span: int,
-             major: str) -> Layout | None:
+def _rebuild(
+    layout: Layout, shape: Stripes, element_bits: int, span: int, major: str
+) -> Layout | None:
     rows, cols = layout.shape
     stripe = span or shape.width * element_bits // 8
     try:
@@ -140,8 +157,11 @@ def _rebuild(layout: Layout, shape: Stripes, element_bits: int, span: int,
 
 def unswizzle(byte_offset: int, swizzle_bytes: int) -> int:
     """Undo (or do) the exchange of chunks on a byte address: it is its own inverse."""
-    return byte_offset ^ (byte_offset >> 3 & swizzle_bytes - CHUNK_BYTES) if swizzle_bytes \
+    return (
+        byte_offset ^ (byte_offset >> 3 & swizzle_bytes - CHUNK_BYTES)
+        if swizzle_bytes
         else byte_offset
+    )
 
 
 def atom_bytes(swizzle_bytes: int) -> int:

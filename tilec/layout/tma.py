@@ -47,8 +47,10 @@ def boxes(layout: Layout, element_bits: int) -> list[Box]:
     """
     shape, swizzle = _read(layout, element_bits)
     if shape.width > MAX_EXTENT and layout.rank > 1:
-        raise LayoutRefusal(f"a box is at most {MAX_EXTENT} elements wide, the rows of the tile "
-                            f"are {shape.width}: use a swizzled (striped) layout")
+        raise LayoutRefusal(
+            f"a box is at most {MAX_EXTENT} elements wide, the rows of the tile "
+            f"are {shape.width}: use a swizzled (striped) layout"
+        )
     across = _piece(shape.rows, 8 if swizzle else 1)
     along = shape.width if layout.rank > 1 else _piece(shape.width, 1)
     size = along * across * element_bits // 8
@@ -57,13 +59,24 @@ def boxes(layout: Layout, element_bits: int) -> list[Box]:
         for row in range(0, shape.rows, across):
             for start in range(0, shape.width, along):
                 where = stripe * shape.distance + row * shape.width + start
-                out.append(_box(layout, shape, swizzle, (stripe * shape.width + start, row),
-                                (along, across), where * element_bits // 8, size))
+                out.append(
+                    _box(
+                        layout,
+                        shape,
+                        swizzle,
+                        (stripe * shape.width + start, row),
+                        (along, across),
+                        where * element_bits // 8,
+                        size,
+                    )
+                )
     for box in out:
         align = max(128, atom_bytes(swizzle))
         if box.shared_offset % align:
-            raise LayoutRefusal(f"a box would land {box.shared_offset} bytes into the tile, which "
-                                f"is no multiple of {align}")
+            raise LayoutRefusal(
+                f"a box would land {box.shared_offset} bytes into the tile, which "
+                f"is no multiple of {align}"
+            )
     return out
 
 
@@ -78,8 +91,14 @@ def folded_box(layout: Layout, element_bits: int) -> Box | None:
         return None
     contiguous = shape.contiguous_axis
     extents = (shape.width, shape.rows, shape.count)
-    return Box((0, 0), extents, (contiguous, 1 - contiguous, contiguous), 0,
-               shape.width * shape.rows * shape.count * element_bits // 8, swizzle)
+    return Box(
+        (0, 0),
+        extents,
+        (contiguous, 1 - contiguous, contiguous),
+        0,
+        shape.width * shape.rows * shape.count * element_bits // 8,
+        swizzle,
+    )
 
 
 def _read(layout: Layout, element_bits: int) -> tuple[Stripes, int]:
@@ -87,15 +106,24 @@ def _read(layout: Layout, element_bits: int) -> tuple[Stripes, int]:
     swizzle = swizzle_of(layout)
     span = shape.width * element_bits // 8
     if swizzle and span != swizzle:
-        raise LayoutRefusal(f"stripes of {span} bytes do not match the {swizzle}-byte swizzle of "
-                            f"{element_bits}-bit elements")
+        raise LayoutRefusal(
+            f"stripes of {span} bytes do not match the {swizzle}-byte swizzle of "
+            f"{element_bits}-bit elements"
+        )
     if span % CHUNK_BYTES:
         raise LayoutRefusal(f"the innermost box extent, {span} bytes, is no multiple of 16")
     return shape, swizzle
 
 
-def _box(layout: Layout, shape: Stripes, swizzle: int, origin: tuple[int, int],
-         extents: tuple[int, int], offset: int, size: int) -> Box:
+def _box(
+    layout: Layout,
+    shape: Stripes,
+    swizzle: int,
+    origin: tuple[int, int],
+    extents: tuple[int, int],
+    offset: int,
+    size: int,
+) -> Box:
     if layout.rank == 1:
         return Box(origin[:1], extents[:1], (0,), offset, size, swizzle)
     axis = shape.contiguous_axis
