@@ -76,6 +76,16 @@ class SharedBase(Op, name="ptx.shared_base"):
         return [Bits("b32", 1)]
 
 
+class Elect(Op, name="ptx.elect"):
+    """``elect.sync _|p, 0xffffffff``: true in one lane of a converged warp."""
+
+    out: Value[Bits] = result()
+
+    def infer(self) -> Sequence[Type]:
+        """One predicate."""
+        return [Bits("pred", 1)]
+
+
 class Alu(Op, name="ptx.alu"):
     """``opcode d, a, b, ...`` for each register of the result.
 
