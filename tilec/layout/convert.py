@@ -49,18 +49,18 @@ def conversion(source: Layout, target: Layout, element_bits: int = 32) -> Conver
     if _all(source) == _all(target):
         return Conversion("none", 0, 0, 0, 0)
     registers = -(-target.size("reg") * element_bits // 32)
+    wanted = target.spaces.get("reg", ())
+    wider = _wider_spaces(source, target)
     if _keeps_repeats(source, target):
-        within_thread = _span(source, "reg")
-        moved_lanes = _leaving(source, target, "lane", within_thread)
-        moved_warps = _leaving(source, target, "warp", within_thread)
-        fetched = _outside(target.spaces.get("reg", ()), within_thread)
-        if not moved_lanes and not moved_warps and not fetched:
-            chosen = _differing(source, target, ("lane", "warp"))
-            selects = chosen * registers
+        thread = _span(source, "reg")
+        leaving = [_leaving(source, target, space, thread) for space in ("lane", *wider)]
+        if not any(leaving) and not _outside(wanted, thread):
+            selects = registers * _differing(source, target, ("lane", *wider))
             return Conversion("registers", selects, 0, 0, selects * _SELECT)
-        within_warp = _span(source, "reg", "lane")
-        wanted = [*target.spaces.get("reg", ()), *target.spaces.get("lane", ())]
-        if not _leaving(source, target, "warp", within_warp) and not _outside(wanted, within_warp):
+        warp = _span(source, "reg", "lane")
+        wanted += target.spaces.get("lane", ())
+        crossing = [_leaving(source, target, space, warp) for space in wider]
+        if not any(crossing) and not _outside(wanted, warp):
             return _shuffled(source, target, registers)
     size = prod(source.shape) * element_bits // 8
     accesses = 2 * -(-registers // 4)
@@ -72,22 +72,18 @@ def register_moves(source: Layout, target: Layout) -> tuple[int, ...] | None:
 
     None if some thread would need another register or another thread.
     """
-    for space in ("lane", "warp"):
+    for space in ("lane", *_wider_spaces(source, target)):
         if _bits(source, space) != _bits(target, space):
             return None
     if source.shape != target.shape or not _keeps_repeats(source, target):
         return None
     if _outside(target.spaces.get("reg", ()), _span(source, "reg")):
         return None
-    back = source.inverse()
     # A solution may not use lanes: solve among the registers alone.
     alone = Layout.make({"reg": source.spaces.get("reg", ())}, source.rank).inverse()
-    moves = []
-    for register in range(target.size("reg")):
-        coordinates = target(reg=register) if "reg" in target.spaces else (0,) * target.rank
-        found = alone(*coordinates) if alone.layout.digits else back(*coordinates)
-        moves.append(found.get("reg", 0))
-    return tuple(moves)
+    return tuple(
+        alone(*target(reg=register)).get("reg", 0) for register in range(target.size("reg"))
+    )
 
 
 def _shuffled(source: Layout, target: Layout, registers: int) -> Conversion:
@@ -101,7 +97,13 @@ def _shuffled(source: Layout, target: Layout, registers: int) -> Conversion:
 
 def _all(layout: Layout) -> tuple[object, ...]:
     """The digits with the trailing copies of lanes and warps left out: absent bits are copies."""
-    return tuple(_trimmed(layout.spaces.get(space, ())) for space in ("reg", "lane", "warp"))
+    trimmed = [(space, _trimmed(digits)) for space, digits in layout.digits if space != "reg"]
+    return (layout.spaces.get("reg", ()), *(pair for pair in trimmed if pair[1]))
+
+
+def _wider_spaces(source: Layout, target: Layout) -> list[str]:
+    """The spaces above a warp: warps, and groups of them."""
+    return sorted({*source.spaces, *target.spaces} - {"reg", "lane"})
 
 
 def _trimmed(digits: tuple[Digit, ...]) -> tuple[Digit, ...]:

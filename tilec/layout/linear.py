@@ -25,62 +25,25 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
-from tilec.layout.bits import Basis, bits_of
+from tilec.layout.bits import Basis
+from tilec.layout.digits import (
+    AXES,
+    Digit,
+    Digits,
+    LayoutError,
+    LayoutRefusal,
+    Placed,
+    canonical,
+    decode,
+)
+from tilec.layout.inverse import Inverse
 from tilec.layout.text import format_space, parse_layout
 
-AXES = "ijkl"
+__all__ = ["AXES", "Digit", "Inverse", "Layout", "LayoutError", "LayoutRefusal", "Placed"]
+
 SPACE_ORDER = ("reg", "lane", "warp", "group", "off")
-_AXIS_BITS = 48  # room for each axis in the integer that encodes a coordinate
-
-
-class LayoutError(ValueError):
-    """The layout asked for is malformed."""
-
-
-class LayoutRefusal(Exception):
-    """A sound layout that a given instruction or method cannot serve; the text says why."""
-
-
-@dataclass(frozen=True)
-class Digit:
-    """One digit of a hardware index: its extent and its (axis, step) moves."""
-
-    steps: tuple[tuple[int, int], ...] = ()
-    extent: int = 2
-
-    @property
-    def is_copy(self) -> bool:
-        """Whether the digit moves nowhere."""
-        return not self.steps
-
-    @property
-    def is_bit(self) -> bool:
-        """Whether the digit combines by XOR; every other digit is added."""
-        return self.extent == 2
-
-    @property
-    def axes(self) -> frozenset[int]:
-        """The axes along which the digit moves."""
-        return frozenset(axis for axis, _ in self.steps)
-
-    @cached_property
-    def mask(self) -> int:
-        """The moves as one integer, see `encode`."""
-        return sum(step << axis * _AXIS_BITS for axis, step in self.steps)
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A digit with its place: the space it belongs to and what one unit of it is worth there."""
-
-    space: str
-    weight: int
-    digit: Digit
-
-
-Digits = tuple[Digit, ...]
 
 
 @dataclass(frozen=True)
@@ -95,19 +58,18 @@ class Layout:
     @staticmethod
     def make(spaces: Mapping[str, Iterable[Digit]], rank: int | None = None) -> Layout:
         """Build the canonical layout from the digits of each space, lowest digit first."""
-        canonical = {name: _canonical(name, digits) for name, digits in spaces.items()}
-        order = sorted((name for name in canonical if canonical[name]), key=_space_key)
-        seen = max(
-            (axis + 1 for name in order for d in canonical[name] for axis in d.axes), default=0
-        )
+        given = {name: tuple(digits) for name, digits in spaces.items()}
+        made = {name: canonical(name, digits) for name, digits in given.items()}
+        order = sorted((name for name in made if made[name]), key=_space_key)
+        seen = max((axis + 1 for name in order for d in made[name] for axis in d.axes), default=0)
         if rank is None:
             rank = max(
-                (axis + 1 for digits in spaces.values() for d in digits for axis in d.axes),
+                (axis + 1 for digits in given.values() for d in digits for axis in d.axes),
                 default=0,
             )
         if not seen <= rank <= len(AXES):
             raise LayoutError(f"rank {rank} does not hold the axes used, {seen}")
-        layout = Layout(tuple((name, canonical[name]) for name in order), rank)
+        layout = Layout(tuple((name, made[name]) for name in order), rank)
         layout._check_places()
         return layout
 
@@ -198,7 +160,7 @@ class Layout:
 
     def inverse(self) -> Inverse:
         """Return the map from coordinates to the lowest hardware index that holds them."""
-        return _inverse(self)
+        return self._inverse
 
     def owners(self, *coordinates: int) -> tuple[dict[str, int], ...]:
         """Return every hardware index that holds the element, lowest first."""
@@ -325,6 +287,10 @@ class Layout:
     # -- invariants ----------------------------------------------------------------------------
 
     @cached_property
+    def _inverse(self) -> Inverse:
+        return Inverse(self.placed, self._places, tuple(name for name, _ in self.digits))
+
+    @cached_property
     def _places(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """For each axis the (step, extent) of its places, ascending."""
         bits: list[set[int]] = [set() for _ in range(self.rank)]
@@ -354,138 +320,6 @@ class Layout:
             raise LayoutError(f"axis {axis} of a layout of rank {self.rank}")
 
 
-class Inverse:
-    """The way from tile coordinates back to hardware indices, as a bit matrix and repeats.
-
-    `basis` solves for the bits, `bits` lists them in its order; `repeats` finds the digit that
-    counts a repeat along an axis.
-    """
-
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        self.basis = Basis()
-        self.bits = [p for p in layout.placed if p.digit.is_bit]
-        self.repeats = {
-            p.digit.steps[0]: p for p in layout.placed if not p.digit.is_bit and p.digit.steps
-        }
-        for number, placed in enumerate(self.bits):
-            self.basis.insert(placed.digit.mask, 1 << number)
-
-    def __call__(self, *coordinates: int) -> dict[str, int]:
-        """Return the lowest hardware index; LayoutError if nothing holds the element."""
-        index = {name: 0 for name, _ in self.layout.digits}
-        mask = 0
-        if len(coordinates) != self.layout.rank:
-            raise LayoutError(f"{len(coordinates)} coordinates for rank {self.layout.rank}")
-        for axis, coordinate in enumerate(coordinates):
-            rest = coordinate
-            for step, extent in reversed(self.layout._places[axis]):
-                value = min(max(rest // step, 0), extent - 1)
-                rest -= value * step
-                if extent == 2:
-                    mask |= (step * value) << axis * _AXIS_BITS
-                else:
-                    placed = self.repeats[axis, step]
-                    index[placed.space] += value * placed.weight
-            if rest:
-                raise LayoutError(f"coordinate {coordinate} lies outside axis {AXES[axis]}")
-        chosen = self.basis.solve(mask)
-        if chosen is None:
-            raise LayoutError(f"nothing holds the element {coordinates}")
-        for number in bits_of(chosen):
-            index[self.bits[number].space] += self.bits[number].weight
-        return index
-
-    def solve(self, mask: int) -> list[Placed] | None:
-        """Return the hardware bits that make an encoded XOR move, or None if none do."""
-        chosen = self.basis.solve(mask)
-        return None if chosen is None else [self.bits[number] for number in bits_of(chosen)]
-
-    def owners(self, *coordinates: int) -> tuple[dict[str, int], ...]:
-        """Return every hardware index that holds the element, lowest first."""
-        found = [self(*coordinates)]
-        for combination in self.basis.kernel:
-            flipped = [dict(index) for index in found]
-            for index in flipped:
-                for number in bits_of(combination):
-                    bit = self.bits[number]
-                    set_now = index[bit.space] // bit.weight % 2
-                    index[bit.space] += -bit.weight if set_now else bit.weight
-            found += flipped
-        for placed in self.layout.placed:
-            if placed.digit.is_copy and not placed.digit.is_bit:
-                found = [
-                    {**index, placed.space: index[placed.space] + value * placed.weight}
-                    for index in found
-                    for value in range(placed.digit.extent)
-                ]
-        names = [name for name, _ in reversed(self.layout.digits)]
-        return tuple(sorted(found, key=lambda index: [index[name] for name in names]))
-
-
-@lru_cache(maxsize=1024)
-def _inverse(layout: Layout) -> Inverse:
-    return Inverse(layout)
-
-
-def encode(coordinates: Iterable[int]) -> int:
-    """Pack coordinates into one integer, a field for each axis."""
-    return sum(value << axis * _AXIS_BITS for axis, value in enumerate(coordinates))
-
-
-def decode(mask: int, rank: int) -> tuple[int, ...]:
-    """Unpack the coordinates of `encode`."""
-    field = (1 << _AXIS_BITS) - 1
-    return tuple(mask >> axis * _AXIS_BITS & field for axis in range(rank))
-
-
 def _space_key(name: str) -> tuple[int, str]:
     known = SPACE_ORDER.index(name) if name in SPACE_ORDER else len(SPACE_ORDER)
     return known, name
-
-
-def _canonical(space: str, digits: Iterable[Digit]) -> Digits:
-    """Split repeats into bits and an odd rest; gather neighbouring copies."""
-    out: list[Digit] = []
-    copies = 1
-    for digit in digits:
-        steps = _steps(digit)
-        if digit.extent < 1:
-            raise LayoutError(f"a digit of {digit.extent} values in {space}")
-        if not steps:
-            copies *= digit.extent
-            continue
-        if digit.extent == 1:
-            continue
-        if len(steps) > 1 and digit.extent != 2:
-            raise LayoutError("only a bit may move along several axes, not a repeat")
-        out += _split((), 0, copies)
-        copies = 1
-        out += _split(steps, 1, digit.extent)
-    out += _split((), 0, copies)
-    if space == "lane" and not all(d.is_bit for d in out):
-        raise LayoutError("the 32 lanes of a warp are bits: no repeat stands in `lane`")
-    return tuple(out)
-
-
-def _steps(digit: Digit) -> tuple[tuple[int, int], ...]:
-    """Cancel moves that occur twice, and sort the rest."""
-    left: set[tuple[int, int]] = set()
-    for axis, step in digit.steps:
-        if not 0 <= axis < len(AXES) or step < 1 or step & (step - 1):
-            raise LayoutError(f"a step of {step} along axis {axis} is no power of two")
-        left ^= {(axis, step)}
-    return tuple(sorted(left))
-
-
-def _split(steps: tuple[tuple[int, int], ...], growth: int, extent: int) -> list[Digit]:
-    """Write a digit of any extent as bits and one odd repeat."""
-    out = []
-    factor = 1
-    while extent % 2 == 0:
-        out.append(Digit(tuple((a, s * factor) for a, s in steps)))
-        extent //= 2
-        factor <<= growth
-    if extent > 1:
-        out.append(Digit(tuple((a, s * factor) for a, s in steps), extent))
-    return out

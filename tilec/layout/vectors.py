@@ -88,7 +88,7 @@ def global_plan(
         pure += 1
     elements = _vector(parts, pure, 1, max_bytes * 8 // element_bits, element_bits)
     accesses = tuple(
-        GlobalAccess(register, layout(reg=register) if low else (0,) * layout.rank)
+        GlobalAccess(register, layout(reg=register))
         for register in range(0, layout.size("reg"), elements)
     )
     return GlobalPlan(elements, elements * element_bits // 8, thread_coordinates(layout), accesses)
