@@ -14,8 +14,11 @@ from tilec.frontend import ast
 from tilec.source import SourceFile, Span
 
 RESERVED = frozenset(
-    "and elif else fn for if import in kernel None not or pass register require return schedule "
-    "shared strict tune while".split()
+    {
+        *("and", "elif", "else", "fn", "for", "if", "import", "in", "kernel", "None", "not"),
+        *("or", "pass", "register", "require", "return", "schedule", "shared", "strict"),
+        *("tune", "while"),
+    }
 )
 """Words that cannot be names."""
 

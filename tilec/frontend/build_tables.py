@@ -51,7 +51,7 @@ def load_parser(**options: Any) -> Any:
         tables = import_module(_TABLES)
     except ModuleNotFoundError:
         return build_parser(**options)
-    if tables.LARK != lark.__version__ or tables.GRAMMAR != _grammar_hash():
+    if (lark.__version__, _grammar_hash()) != (tables.LARK, tables.GRAMMAR):
         return build_parser(**options)
     return lark.Lark._load_from_dict(tables.DATA, tables.MEMO, **options)
 

@@ -1,0 +1,355 @@
+"""The checked program: every expression has a type, and nothing implicit is left in it.
+
+Conversions of literals, inserted axes and broadcasts are nodes of their own; names have become
+``Variable`` objects, each defined once, so a loop lists what it carries. ``lower`` maps these
+nodes to ops one by one and decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilec.ir.types import DType, Extent
+from tilec.source import SourceFile, Span
+
+Constant = int | float | bool
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a tile: how long it is, what its indices run over, and which index it carries.
+
+    Axes are the same when all three agree. ``origin`` is ``static`` for a known extent, ``whole``
+    for all of a run-time dimension, else the unique name of a loop's index.
+    """
+
+    size: Extent
+    extent: Extent
+    origin: str
+    span: Span | None = field(default=None, compare=False)
+
+    @classmethod
+    def static(cls, extent: int) -> Axis:
+        """An axis whose extent is known."""
+        return cls(extent, extent, "static")
+
+    @classmethod
+    def whole(cls, dim: str) -> Axis:
+        """All of a dimension that is known at launch only."""
+        return cls(f"${dim}", dim, "whole")
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the axis repeats to meet any other."""
+        return self.origin == "static" and self.size == 1
+
+    def __str__(self) -> str:
+        if self.origin == "static":
+            return str(self.size)
+        if self.origin == "whole":
+            return f":{self.extent}"
+        return self.origin.partition("#")[0]
+
+
+@dataclass(frozen=True)
+class ScalarType:
+    """One element. A weak one is a literal that takes the element type of what it meets."""
+
+    dtype: DType
+    weak: bool = False
+
+    def __str__(self) -> str:
+        return f"the literal kind of {self.dtype}" if self.weak else str(self.dtype)
+
+
+@dataclass(frozen=True)
+class TileType:
+    """Elements along axes."""
+
+    dtype: DType
+    axes: tuple[Axis, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.axes))}]"
+
+
+@dataclass(frozen=True)
+class IndexType:
+    """The indices of one axis: a subscript, a shape argument, or a tile of s32."""
+
+    axis: Axis
+
+    def __str__(self) -> str:
+        return f"the indices of {self.axis.extent}"
+
+
+@dataclass(frozen=True)
+class ArrayType:
+    """A parameter in global memory."""
+
+    dtype: DType
+    dims: tuple[Extent, ...]
+    mode: str
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.dims))}]"
+
+
+ValueType = ScalarType | TileType | IndexType | ArrayType
+
+
+@dataclass(eq=False)
+class Variable:
+    """A value with a name. ``below`` is an extent that a scalar is known to stay under."""
+
+    name: str
+    type: ValueType
+    span: Span
+    below: Extent | None = None
+
+
+@dataclass(eq=False)
+class Expr:
+    """Base of checked expressions."""
+
+    type: ValueType
+    span: Span
+
+
+@dataclass(eq=False)
+class Const(Expr):
+    """A number known at compile time."""
+
+    value: Constant
+
+
+@dataclass(eq=False)
+class ExtentValue(Expr):
+    """The value of a dimension that is known at launch."""
+
+    dim: str
+
+
+@dataclass(eq=False)
+class Ref(Expr):
+    """What a variable holds."""
+
+    variable: Variable
+
+
+@dataclass(eq=False)
+class Apply(Expr):
+    """An elementwise op by its name in ``math``; operands are tiles of one shape or scalars."""
+
+    op: str
+    operands: tuple[Expr, ...]
+
+
+@dataclass(eq=False)
+class Relation(Expr):
+    """An elementwise comparison: lt, le, gt, ge, eq or ne."""
+
+    relation: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(eq=False)
+class Cast(Expr):
+    """Conversion to the element type of ``type``."""
+
+    operand: Expr
+
+
+@dataclass(eq=False)
+class Fill(Expr):
+    """A tile of one repeated scalar."""
+
+    operand: Expr
+
+
+@dataclass(eq=False)
+class Expand(Expr):
+    """An axis of extent 1 inserted before ``axis``."""
+
+    operand: Expr
+    axis: int
+
+
+@dataclass(eq=False)
+class Broadcast(Expr):
+    """Repeated along axes of extent 1, to the axes of ``type``."""
+
+    operand: Expr
+
+
+@dataclass(eq=False)
+class Reduction(Expr):
+    """Combined along one axis, which disappears."""
+
+    operand: Expr
+    axis: int
+    kind: str
+
+
+@dataclass(eq=False)
+class Transposed(Expr):
+    """The two axes exchanged."""
+
+    operand: Expr
+
+
+@dataclass(eq=False)
+class Product(Expr):
+    """``left @ right + start``; without ``start`` it starts from zero."""
+
+    left: Expr
+    right: Expr
+    start: Expr | None
+
+
+@dataclass(eq=False)
+class Indices(Expr):
+    """The indices of an ``IndexType`` as a tile of s32."""
+
+    operand: Expr
+
+
+@dataclass(eq=False)
+class ValidCount(Expr):
+    """How many indices are valid."""
+
+    operand: Expr
+
+
+@dataclass(eq=False)
+class WholeAxis(Expr):
+    """The subscript ``:`` on one axis of an array."""
+
+    array: Variable
+    axis: int
+
+
+@dataclass(eq=False)
+class Load(Expr):
+    """Elements of an array, one subscript an axis."""
+
+    array: Variable
+    subscripts: tuple[Expr, ...]
+
+
+@dataclass(eq=False)
+class Statement:
+    """Base of checked statements."""
+
+    span: Span
+
+
+@dataclass(eq=False)
+class Let(Statement):
+    """A variable gets its value."""
+
+    variable: Variable
+    value: Expr
+
+
+@dataclass(eq=False)
+class Store(Statement):
+    """Elements of an array are written."""
+
+    array: Variable
+    subscripts: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(eq=False)
+class Require(Statement):
+    """A condition on the launch."""
+
+    condition: Expr
+
+
+@dataclass(eq=False)
+class Carried:
+    """One value handed from iteration to iteration; ``last`` is ``current`` if never assigned."""
+
+    initial: Expr
+    current: Variable
+    last: Expr
+    final: Variable
+
+
+@dataclass(eq=False)
+class LoopAxis:
+    """One loop variable: a tile size for an index, or 0 for a scalar, and what it runs up to."""
+
+    variable: Variable
+    extent: Expr
+    size: Extent
+
+
+@dataclass(eq=False)
+class Parallel(Statement):
+    """One launch over a grid."""
+
+    axes: tuple[LoopAxis, ...]
+    body: list[Statement]
+
+
+@dataclass(eq=False)
+class Loop(Statement):
+    """An ordered loop over tiles (``axis.size`` not 0) or over scalars, ``start`` by ``step``."""
+
+    axis: LoopAxis
+    start: Expr
+    step: Expr
+    carried: list[Carried]
+    body: list[Statement]
+
+
+@dataclass(eq=False)
+class Merge:
+    """One variable that an ``if`` leaves behind, and its value at the end of each branch."""
+
+    final: Variable
+    then: Expr
+    otherwise: Expr
+
+
+@dataclass(eq=False)
+class Branch(Statement):
+    """A run-time ``if``."""
+
+    condition: Expr
+    then: list[Statement]
+    otherwise: list[Statement]
+    merges: list[Merge]
+
+
+@dataclass
+class CheckedKernel:
+    """One kernel with all compile-time parameters bound."""
+
+    name: str
+    span: Span
+    bindings: dict[str, Constant | DType]
+    parameters: list[Variable]
+    dims: dict[str, tuple[Variable, int]]
+    schedule: dict[str, Constant | tuple[Constant, ...]] = field(default_factory=dict)
+    choices: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    body: list[Statement] = field(default_factory=list)
+
+
+@dataclass
+class CheckedModule:
+    """All kernels of one file."""
+
+    source: SourceFile
+    kernels: list[CheckedKernel]
+
+    def kernel(self, name: str) -> CheckedKernel:
+        """The kernel of that name; ``KeyError`` lists those that exist."""
+        for kernel in self.kernels:
+            if kernel.name == name:
+                return kernel
+        raise KeyError(f"no kernel {name}; there are {[k.name for k in self.kernels]}")

@@ -1,0 +1,511 @@
+"""Typing of expressions: from syntax to checked expressions, or a diagnostic.
+
+One method for each kind of syntax node. An expression has no effect on names; statements and
+scopes are the business of ``check``. Calls are handed to ``builtins``.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from tilec.diagnostics import did_you_mean
+from tilec.frontend import ast
+from tilec.frontend.checked import (
+    Apply,
+    ArrayType,
+    Axis,
+    Const,
+    Constant,
+    Expand,
+    Expr,
+    ExtentValue,
+    IndexType,
+    Load,
+    Product,
+    Ref,
+    Relation,
+    ScalarType,
+    TileType,
+    Transposed,
+    Variable,
+    WholeAxis,
+)
+from tilec.frontend.fold import fold_binary, fold_relation
+from tilec.frontend.meet import (
+    axes_of,
+    dtype_of,
+    elements,
+    is_literal,
+    is_weak,
+    same_axes,
+    same_dtype,
+    settle,
+    weak_const,
+    with_dtype,
+)
+from tilec.frontend.names import Binding, Broken, Meaning, Scope, SizeChoice
+from tilec.frontend.report import Abandoned, Report
+from tilec.ir.types import BOOL, F32, DType, Extent
+from tilec.source import Span
+
+_ARITHMETIC = {
+    "+": ("add", "number"),
+    "-": ("sub", "number"),
+    "*": ("mul", "number"),
+    "/": ("div", "float"),
+    "//": ("floordiv", "integer"),
+    "%": ("mod", "integer"),
+    "<<": ("shl", "integer"),
+    ">>": ("shr", "integer"),
+    "&": ("and", "bits"),
+    "|": ("or", "bits"),
+    "^": ("xor", "bits"),
+}
+_RELATIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+_STORAGE_ONLY = frozenset({"e4m3", "e5m2", "tf32"})
+_PRODUCT_TYPES = frozenset({"f16", "bf16"})
+
+
+class Expressions:
+    """Types expressions in a scope; ``Checker`` adds statements on top."""
+
+    def __init__(self, report: Report, functions: frozenset[str]) -> None:
+        self.report = report
+        self.functions = functions
+        self.scope = Scope()
+
+    # Names ----------------------------------------------------------------------------------
+
+    def look_up(self, name: ast.Name) -> Binding:
+        """The binding of a name, or an error that helps."""
+        binding = self.scope.find(name.id)
+        if binding is None:
+            self._unknown(name)
+        if isinstance(binding.meaning, Broken):
+            raise Abandoned
+        return binding
+
+    def meaning(self, name: ast.Name) -> Meaning:
+        """What a name stands for."""
+        return self.look_up(name).meaning
+
+    def _unknown(self, name: ast.Name) -> NoReturn:
+        from tilec.frontend.builtins import BUILTINS
+
+        ended = self.scope.ended_at(name.id)
+        if ended is not None:
+            self.report.fail(
+                "unknown-name",
+                f"`{name.id}` has no value here",
+                [(name.span, "used here"), (ended, "its value ends with this block")],
+                help=f"give `{name.id}` a first value before the block",
+            )
+        if name.id in BUILTINS or name.id in ("tiles", "parallel", "range"):
+            self.report.fail(
+                "not-a-value",
+                f"`{name.id}` is a function",
+                [(name.span, "used as a value here")],
+                help=f"call it: `{name.id}(...)`",
+            )
+        self.report.fail(
+            "unknown-name",
+            f"`{name.id}` is not known here",
+            [(name.span, "used here")],
+            help=did_you_mean(name.id, [*self.scope.known(), *BUILTINS]),
+        )
+
+    # Entry points ---------------------------------------------------------------------------
+
+    def expression(self, node: ast.Expression) -> Expr:
+        """Any value: scalar, tile, index or array."""
+        match node:
+            case ast.Name():
+                return self._name(node)
+            case ast.Literal():
+                return self._literal(node)
+            case ast.Unary():
+                return self._unary(node)
+            case ast.Binary():
+                return self._binary(node)
+            case ast.Compare():
+                return self._compare(node)
+            case ast.Call():
+                return self._call(node)
+            case ast.Subscript():
+                return self._subscript(node)
+            case ast.Attribute():
+                return self._attribute(node)
+        self.report.fail(
+            "not-a-value",
+            "a single value is needed here",
+            [(node.span, f"this is a {type(node).__name__.lower()}")],
+        )
+
+    def value(self, node: ast.Expression) -> Expr:
+        """Something to compute on: a scalar or a tile."""
+        return elements(self.report, self.expression(node))
+
+    def constant(self, node: ast.Expression, what: str) -> Constant:
+        """A number that is known now."""
+        found = self.expression(node)
+        if not isinstance(found, Const):
+            self.report.fail(
+                "not-known-at-compile-time",
+                f"{what} must be known when the kernel is compiled",
+                [(node.span, "this is known at launch or later")],
+                help="use a number or a parameter in `[]`",
+            )
+        return found.value
+
+    def integer(self, node: ast.Expression, what: str) -> int:
+        """An integer that is known now."""
+        found = self.constant(node, what)
+        if isinstance(found, bool) or not isinstance(found, int):
+            self.report.fail(
+                "wrong-element-type",
+                f"{what} must be an integer",
+                [(node.span, f"this is {found}")],
+            )
+        return found
+
+    def dtype(self, node: ast.Expression, what: str) -> DType:
+        """An element type."""
+        meaning = self.meaning(node) if isinstance(node, ast.Name) else None
+        if not isinstance(meaning, DType):
+            self.report.fail(
+                "not-an-element-type",
+                f"{what} needs an element type",
+                [(node.span, "this is none")],
+                help="write one such as `f32` or `bf16`, or a parameter declared `T: dtype`",
+            )
+        return meaning
+
+    # Leaves ---------------------------------------------------------------------------------
+
+    def _name(self, node: ast.Name) -> Expr:
+        meaning = self.meaning(node)
+        if isinstance(meaning, Const):
+            return Const(meaning.type, node.span, meaning.value)
+        if isinstance(meaning, ExtentValue):
+            return ExtentValue(meaning.type, node.span, meaning.dim)
+        if isinstance(meaning, Ref):
+            return Ref(meaning.type, node.span, meaning.variable)
+        kind = "an element type" if isinstance(meaning, DType) else "a tile size"
+        assert isinstance(meaning, DType | SizeChoice)
+        self.report.fail(
+            "not-a-value",
+            f"`{node.id}` is {kind}, not a value",
+            [(node.span, "used as a value here")],
+        )
+
+    def _literal(self, node: ast.Literal) -> Expr:
+        if isinstance(node.value, int | float):
+            return weak_const(node.value, node.span)
+        what = "`None` inserts an axis inside a subscript" if node.value is None else "a string"
+        self.report.fail("not-a-value", "this is no value", [(node.span, what)])
+
+    # Operators ------------------------------------------------------------------------------
+
+    def _unary(self, node: ast.Unary) -> Expr:
+        operand = self.value(node.operand)
+        if node.op == "not":
+            self._need_bool_scalar(operand, "not")
+        if isinstance(operand, Const) and (is_weak(operand) or node.op == "not"):
+            folded: dict[str, Constant] = {
+                "-": -operand.value,
+                "+": operand.value,
+                "not": not operand.value,
+            }
+            if node.op in folded:
+                return weak_const(folded[node.op], node.span)
+        if node.op == "+":
+            self.need(operand, "number", "`+`")
+            return operand
+        op, kind = ("neg", "number") if node.op == "-" else ("not", "bits")
+        self.need(operand, kind, f"`{node.op}`")
+        return Apply(operand.type, node.span, op, (settle(self.report, operand),))
+
+    def _binary(self, node: ast.Binary) -> Expr:
+        if node.op == "@":
+            return self.product(node, self.value(node.left), self.value(node.right))
+        left, right = self.value(node.left), self.value(node.right)
+        if node.op in ("and", "or"):
+            return self._logic(node, left, right)
+        return self.arithmetic(node.op, left, right, node.span)
+
+    def arithmetic(self, op: str, left: Expr, right: Expr, span: Span) -> Expr:
+        """``left op right`` elementwise; a sum with a product continues that product."""
+        if is_literal(left) and is_literal(right):
+            return self._fold(op, left, right, span)
+        if op not in _ARITHMETIC:
+            self.report.not_yet(f"`{op}`", span, "multiply, or write `exp2(y * log2(x))`")
+        name, kind = _ARITHMETIC[op]
+        left, right = same_dtype(self.report, (left, right), span)
+        for side in (left, right):
+            self.need(side, kind, f"`{op}`")
+        left, right = same_axes(self.report, (left, right), span)
+        if op == "+":
+            for product, other in ((right, left), (left, right)):
+                if isinstance(product, Product) and product.start is None:
+                    start = other if isinstance(other.type, TileType) else None
+                    if start is not None:
+                        return Product(product.type, span, product.left, product.right, start)
+        return Apply(self.common_type(left, right), span, name, (left, right))
+
+    def common_type(self, *operands: Expr) -> ScalarType | TileType:
+        """The type of an elementwise result."""
+        tile = next((e for e in operands if isinstance(e.type, TileType)), operands[0])
+        return with_dtype(tile, dtype_of(operands[0]))
+
+    def _fold(self, op: str, left: Const, right: Const, span: Span) -> Expr:
+        try:
+            value = fold_binary(op, left.value, right.value)
+        except (ArithmeticError, TypeError, ValueError) as error:
+            self.report.fail(
+                "no-such-number",
+                f"`{op}` has no result for {left.value} and {right.value}",
+                [(span, str(error))],
+            )
+        return weak_const(value, span)
+
+    def _compare(self, node: ast.Compare) -> Expr:
+        operands = [self.value(operand) for operand in node.operands]
+        result: Expr | None = None
+        for op, left, right in zip(node.ops, operands, operands[1:], strict=False):
+            link = self._relation(op, left, right, left.span.to(right.span))
+            result = link if result is None else self._both("and", result, link, node.span)
+        assert result is not None
+        result.span = node.span
+        return result
+
+    def _relation(self, op: str, left: Expr, right: Expr, span: Span) -> Expr:
+        if isinstance(left, Const) and isinstance(right, Const):
+            return weak_const(fold_relation(op, left.value, right.value), span)
+        left, right = same_dtype(self.report, (left, right), span)
+        if op not in ("==", "!="):
+            for side in (left, right):
+                self.need(side, "number", f"`{op}`")
+        left, right = same_axes(self.report, (left, right), span)
+        kind = self.common_type(left, right)
+        out = ScalarType(BOOL) if isinstance(kind, ScalarType) else TileType(BOOL, kind.axes)
+        return Relation(out, span, _RELATIONS[op], left, right)
+
+    def _logic(self, node: ast.Binary, left: Expr, right: Expr) -> Expr:
+        for side in (left, right):
+            self._need_bool_scalar(side, node.op)
+        return self._both(node.op, left, right, node.span)
+
+    def _both(self, op: str, left: Expr, right: Expr, span: Span) -> Expr:
+        for known, other in ((left, right), (right, left)):
+            if isinstance(known, Const):
+                decides = bool(known.value) == (op == "or")
+                return Const(known.type, span, known.value) if decides else other
+        left, right = same_axes(self.report, (left, right), span)
+        return Apply(self.common_type(left, right), span, op, (left, right))
+
+    def _need_bool_scalar(self, operand: Expr, op: str) -> None:
+        if isinstance(operand.type, TileType):
+            instead = {"and": "&", "or": "|", "not": "~"}[op]
+            self.report.fail(
+                "wrong-element-type",
+                f"`{op}` combines single conditions, not tiles",
+                [(operand.span, f"this is {operand.type}")],
+                help=f"write `{instead}`, with each comparison in parentheses",
+            )
+        self.need(operand, "bool", f"`{op}`")
+
+    def need(self, operand: Expr, kind: str, what: str) -> None:
+        """Refuse an operand whose elements are not of a kind."""
+        dtype = dtype_of(operand)
+        fits = {
+            "number": dtype.kind != "bool",
+            "float": dtype.is_float or is_weak(operand),
+            "integer": dtype.is_integer,
+            "bits": dtype.is_integer or dtype == BOOL,
+            "bool": dtype == BOOL,
+        }[kind]
+        if not fits:
+            noun = {"bits": "integers or bools", "bool": "a condition"}.get(kind, f"{kind}s")
+            helps = {"float": "cast[f32](...) first, or `//` to divide integers"}
+            self.report.fail(
+                "wrong-element-type",
+                f"{what} needs {noun}",
+                [(operand.span, f"this is {dtype}")],
+                help=helps.get(kind, "") if dtype.is_integer else "",
+            )
+        if dtype.name in _STORAGE_ONLY:
+            self.report.not_yet(
+                f"arithmetic on {dtype}", operand.span, f"`cast[f32]({operand.span.text})` first"
+            )
+
+    def product(self, node: ast.Binary, left: Expr, right: Expr) -> Expr:
+        """``left @ right``, accumulated in f32."""
+        for side in (left, right):
+            if len(axes_of(side)) != 2:
+                self.report.fail(
+                    "product-needs-matrices",
+                    "`@` multiplies two tiles with two axes each",
+                    [(side.span, f"this is {side.type}")],
+                )
+        if dtype_of(left) != dtype_of(right):
+            same_dtype(self.report, (left, right), node.span)
+        if dtype_of(left).name not in _PRODUCT_TYPES:
+            self.report.not_yet(
+                f"`@` of {dtype_of(left)}", node.span, "cast both sides to bf16 or f16"
+            )
+        rows, inner = axes_of(left)
+        other, columns = axes_of(right)
+        if inner != other:
+            swapped = columns == inner
+            self.report.fail(
+                "axes-do-not-meet",
+                f"`@` sums over `{inner}` on the left and `{other}` on the right",
+                [
+                    (left.span, f"axes [{rows}, {inner}]"),
+                    (right.span, f"axes [{other}, {columns}]"),
+                ],
+                notes=["the last axis of the left side is summed with the first of the right side"],
+                help=f"transpose the right side: `{right.span.text}.T`" if swapped else "",
+            )
+        return Product(TileType(F32, (rows, columns)), node.span, left, right, None)
+
+    # Postfix --------------------------------------------------------------------------------
+
+    def _call(self, node: ast.Call) -> Expr:
+        from tilec.frontend.builtins import call_builtin
+
+        return call_builtin(self, node)
+
+    def _attribute(self, node: ast.Attribute) -> Expr:
+        if node.name == "T":
+            base = self.value(node.base)
+            axes = axes_of(base)
+            if len(axes) != 2:
+                self.report.fail(
+                    "wrong-rank",
+                    "`.T` exchanges the axes of a tile with two axes",
+                    [(node.base.span, f"this is {base.type}")],
+                )
+            return Transposed(TileType(dtype_of(base), axes[::-1]), node.span, base)
+        if node.name == "at":
+            self.report.not_yet("`.at(...)`", node.span, "use subscripts that stay in range")
+        self.report.fail(
+            "unknown-attribute",
+            f"nothing is called `.{node.name}`",
+            [(node.span, "asked for here")],
+            help="`.T` transposes a tile",
+        )
+
+    def _subscript(self, node: ast.Subscript) -> Expr:
+        base = self.expression(node.base)
+        if isinstance(base.type, ArrayType):
+            assert isinstance(base, Ref)
+            if base.type.mode == "out":
+                self.report.fail(
+                    "out-is-read",
+                    f"`{base.variable.name}` is an out parameter and is never read",
+                    [(node.span, "read here"), (base.variable.span, "declared here")],
+                    help="declare it `inout`",
+                )
+            subscripts, axes = self.selection(base.variable, node)
+            dtype = base.type.dtype
+            kind = TileType(dtype, axes) if axes else ScalarType(dtype)
+            return Load(kind, node.span, base.variable, subscripts)
+        return self._insert_axes(elements(self.report, base), node)
+
+    def selection(
+        self, array: Variable, node: ast.Subscript
+    ) -> tuple[tuple[Expr, ...], tuple[Axis, ...]]:
+        """The subscripts of an array, each proved in range, and the axes that they select."""
+        assert isinstance(array.type, ArrayType)
+        dims = array.type.dims
+        if len(node.items) != len(dims):
+            self.report.fail(
+                "wrong-rank",
+                f"`{array.name}` has {len(dims)} axes and gets {len(node.items)} subscripts",
+                [(node.span, f"{len(node.items)} here"), (array.span, f"{len(dims)} here")],
+                help="`:` selects a whole axis",
+            )
+        chosen = [self._one_subscript(array, n, item) for n, item in enumerate(node.items)]
+        axes = tuple(e.type.axis for e in chosen if isinstance(e.type, IndexType))
+        return tuple(chosen), axes
+
+    def _one_subscript(self, array: Variable, axis: int, item: ast.Expression) -> Expr:
+        assert isinstance(array.type, ArrayType)
+        extent = array.type.dims[axis]
+        if isinstance(item, ast.Slice):
+            if item.start or item.stop or item.step:
+                self.report.not_yet("a slice with bounds", item.span, "loop over `tiles(...)`")
+            whole = Axis.static(extent) if isinstance(extent, int) else Axis.whole(extent)
+            return WholeAxis(IndexType(whole), item.span, array, axis)
+        found = self.expression(item)
+        if isinstance(found.type, IndexType):
+            if found.type.axis.extent != extent:
+                self._other_extent(array, axis, found, found.type.axis)
+            return found
+        if isinstance(found.type, TileType):
+            self._not_in_range(array, extent, found, "computed indices may leave the array")
+        found = settle(self.report, elements(self.report, found))
+        self.need(found, "integer", "a subscript")
+        if not self._is_in_range(found, extent):
+            self._not_in_range(array, extent, found, f"nothing proves 0 <= it < {extent}")
+        return found
+
+    def _is_in_range(self, found: Expr, extent: Extent) -> bool:
+        if isinstance(found, Const):
+            return isinstance(extent, int) and 0 <= found.value < extent
+        if isinstance(found, Ref):
+            below = found.variable.below
+            both = isinstance(below, int) and isinstance(extent, int)
+            return below == extent or (both and below <= extent)  # type: ignore[operator]
+        return False
+
+    def _not_in_range(self, array: Variable, extent: Extent, found: Expr, why: str) -> NoReturn:
+        self.report.fail(
+            "may-be-out-of-range",
+            f"this subscript of `{array.name}` may be out of range",
+            [(found.span, why), (array.span, f"the axis has extent {extent}")],
+            notes=["a subscript is in range when it comes from a loop over that very extent"],
+            help="`array.at(..., fill=0)` will do this; it is not in this version",
+        )
+
+    def _other_extent(self, array: Variable, axis: int, found: Expr, index: Axis) -> NoReturn:
+        assert isinstance(array.type, ArrayType)
+        dim = array.type.dims[axis]
+        labels = [
+            (found.span, f"runs over {index.extent}"),
+            (array.span, f"axis {axis} has extent {dim}"),
+        ]
+        if index.span is not None:
+            labels.append((index.span, f"`{index}` comes from this loop"))
+        self.report.fail(
+            "may-be-out-of-range",
+            f"`{index}` runs over {index.extent}, but axis {axis} of `{array.name}` is {dim}",
+            labels,
+            help=f"loop over `tiles({dim})`, or give both axes one name in the parameters",
+        )
+
+    def _insert_axes(self, base: Expr, node: ast.Subscript) -> Expr:
+        """``x[:, None]``: axes of extent 1 inserted, all others kept."""
+        result, kept = base, 0
+        for place, item in enumerate(node.items):
+            if isinstance(item, ast.Literal) and item.value is None:
+                axes = axes_of(result)
+                grown = (*axes[:place], Axis.static(1), *axes[place:])
+                kind = TileType(dtype_of(base), grown)
+                result = Expand(kind, node.span, result, place)
+            elif isinstance(item, ast.Slice) and not (item.start or item.stop or item.step):
+                kept += 1
+            else:
+                self.report.not_yet(
+                    "a part of a tile", item.span, "only `:` and `None` are subscripts of a tile"
+                )
+        if kept != len(axes_of(base)) or not axes_of(base):
+            self.report.fail(
+                "wrong-rank",
+                f"a value with {len(axes_of(base))} axes gets {kept} subscripts",
+                [(node.span, f"this is {base.type}")],
+                help="write one `:` for each axis, and `None` where an axis is inserted",
+            )
+        result.span = node.span
+        return result

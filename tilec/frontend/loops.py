@@ -1,0 +1,231 @@
+"""What a loop runs over: ``tiles``, ``parallel`` and ``range``, and the size of its tiles.
+
+Each ``tiles`` makes a new index with a size symbol named after the loop's variable, or with a
+pinned size. Sizes are at least 16 and multiples of 16: a smaller tile has no use on the hardware.
+"""
+
+from __future__ import annotations
+
+from tilec.diagnostics import did_you_mean
+from tilec.frontend import ast
+from tilec.frontend.checked import (
+    Axis,
+    CheckedKernel,
+    Const,
+    Expr,
+    ExtentValue,
+    IndexType,
+    LoopAxis,
+    ScalarType,
+    Variable,
+)
+from tilec.frontend.expressions import Expressions
+from tilec.frontend.meet import axes_of, elements, settle
+from tilec.frontend.names import SizeChoice
+from tilec.ir.types import S32, Extent
+from tilec.source import Span
+
+_STEP = 16
+_LARGEST = 4096
+_ITERABLES = ("tiles", "parallel", "range")
+
+
+def iterable_call(check: Expressions, node: ast.For) -> tuple[str, ast.Call]:
+    """The name and call of what a loop runs over."""
+    call = node.iterable
+    if isinstance(call, ast.Call) and isinstance(call.function, ast.Name):
+        name = call.function.id
+        if name in _ITERABLES:
+            return name, call
+        hint = did_you_mean(name, _ITERABLES)
+    else:
+        hint = ""
+    check.report.fail(
+        "not-iterable",
+        "a loop cannot run over this",
+        [(call.span, "asked for here")],
+        help=hint or "write `for i in tiles(M):`, `parallel(...)` or `range(n)`",
+    )
+
+
+class LoopAxes:
+    """Makes the loop axes of one kernel; knows which symbols and indices exist."""
+
+    def __init__(self, check: Expressions, kernel: CheckedKernel) -> None:
+        self.check = check
+        self.kernel = kernel
+        self.symbols: set[str] = set()
+        self.count = 0
+
+    def parallel(self, node: ast.For, call: ast.Call) -> tuple[LoopAxis, ...]:
+        """The grid axes of a ``parallel`` loop, one for each name."""
+        if call.keywords:
+            self.check.report.fail(
+                "wrong-arguments",
+                "`parallel` takes no keywords",
+                [(call.span, "called here")],
+                help="write `parallel(tiles(M), tiles(N))`",
+            )
+        if len(node.names) != len(call.arguments):
+            self._count_differs(node, call, len(call.arguments))
+        return tuple(
+            self._grid_axis(name, item)
+            for name, item in zip(node.names, call.arguments, strict=True)
+        )
+
+    def _grid_axis(self, name: ast.Name, item: ast.Expression) -> LoopAxis:
+        called = item.function if isinstance(item, ast.Call) else None
+        if isinstance(item, ast.Call) and isinstance(called, ast.Name) and called.id == "tiles":
+            return self.tiles(name, item)
+        return self.scalar(name, self._count(item))
+
+    def _count_differs(self, node: ast.For, call: ast.Call, count: int) -> None:
+        names = node.names[0].span.to(node.names[-1].span)
+        self.check.report.fail(
+            "wrong-count",
+            f"{len(node.names)} names for {count} loop axes",
+            [(names, f"{len(node.names)} here"), (call.span, f"{count} here")],
+        )
+
+    def single(self, node: ast.For, call: ast.Call) -> ast.Name:
+        """The one name of a loop over ``tiles`` or ``range``."""
+        if len(node.names) != 1:
+            self._count_differs(node, call, 1)
+        return node.names[0]
+
+    def scalar(self, name: ast.Name, extent: Expr) -> LoopAxis:
+        """A loop variable that is a single index below ``extent``."""
+        below: Extent | None = None
+        if isinstance(extent, ExtentValue):
+            below = extent.dim
+        elif isinstance(extent, Const):
+            below = int(extent.value)
+        variable = Variable(name.id, ScalarType(S32), name.span, below)
+        return LoopAxis(variable, extent, 0)
+
+    def _count(self, node: ast.Expression) -> Expr:
+        found = settle(self.check.report, elements(self.check.report, self.check.expression(node)))
+        if axes_of(found) or found.type != ScalarType(S32):
+            self.check.report.fail(
+                "wrong-element-type",
+                "a loop runs up to an s32 number",
+                [(node.span, f"this is {found.type}")],
+            )
+        return found
+
+    def range(self, node: ast.For, call: ast.Call) -> tuple[LoopAxis, Expr, Expr]:
+        """The axis, start and step of ``range(n)``, ``range(a, b)`` or ``range(a, b, step)``."""
+        name = self.single(node, call)
+        if not 1 <= len(call.arguments) <= 3 or call.keywords:
+            self.check.report.fail(
+                "wrong-arguments",
+                "`range` is called in another way",
+                [(call.span, "called here")],
+                help="write `range(n)`, `range(start, end)` or `range(start, end, step)`",
+            )
+        counts = [self._count(a) for a in call.arguments]
+        span = call.span
+        zero, one = (Const(ScalarType(S32), span, n) for n in (0, 1))
+        start = counts[0] if len(counts) > 1 else zero
+        step = counts[2] if len(counts) > 2 else one
+        if not isinstance(step, Const) or step.value < 1:
+            self.check.report.fail(
+                "wrong-arguments",
+                "the step of `range` is a positive number known at compile time",
+                [(step.span, "this is not")],
+            )
+        axis = self.scalar(name, counts[0] if len(counts) == 1 else counts[1])
+        if not (isinstance(start, Const) and start.value >= 0):
+            axis.variable.below = None
+        return axis, start, step
+
+    def tiles(self, name: ast.Name, call: ast.Call) -> LoopAxis:
+        """A loop variable that is the index of one tile after the other."""
+        report = self.check.report
+        keys = [key for key, _ in call.keywords]
+        if len(call.arguments) not in (1, 2) or keys not in ([], ["tune"]):
+            if "max" in keys:
+                report.not_yet("`tiles` over a run-time range", call.span, "loop over a dimension")
+            self._bad_tiles(call.span)
+        extent = self.check.expression(call.arguments[0])
+        run_over: Extent
+        if isinstance(extent, ExtentValue):
+            run_over = extent.dim
+        elif isinstance(extent, Const) and type(extent.value) is int and extent.value >= 1:
+            run_over = extent.value
+            extent = settle(report, extent)
+        else:
+            report.not_yet(
+                "`tiles` over a computed extent",
+                call.arguments[0].span,
+                "loop over a dimension of an array, as in `tiles(M)`",
+            )
+        size = self._size(name, call)
+        self.count += 1
+        axis = Axis(size, run_over, f"{name.id}#{self.count}", call.span)
+        return LoopAxis(Variable(name.id, IndexType(axis), name.span), extent, size)
+
+    def _bad_tiles(self, span: Span) -> None:
+        self.check.report.fail(
+            "wrong-arguments",
+            "`tiles` is called in another way",
+            [(span, "called here")],
+            help="write `tiles(M)`, `tiles(M, 128)` or `tiles(M, tune=[64, 128])`",
+        )
+
+    def _size(self, name: ast.Name, call: ast.Call) -> Extent:
+        if len(call.arguments) == 2 and call.keywords:
+            self._bad_tiles(call.span)
+        if call.keywords:
+            symbol = self._symbol(name.id)
+            self.kernel.choices[symbol[1:]] = self.sizes(call.keywords[0][1])
+            return symbol
+        if len(call.arguments) == 1:
+            return self._symbol(name.id)
+        pinned = call.arguments[1]
+        if isinstance(pinned, ast.Name):
+            meaning = self.check.meaning(pinned)
+            if isinstance(meaning, SizeChoice):
+                self.kernel.choices[meaning.symbol[1:]] = meaning.sizes
+                return meaning.symbol
+        return self.tile_size(pinned)
+
+    def _symbol(self, name: str) -> str:
+        """A size symbol for a loop variable; a second loop of that name gets a number."""
+        symbol, number = f"${name}", 1
+        while symbol in self.symbols:
+            number += 1
+            symbol = f"${name}_{number}"
+        self.symbols.add(symbol)
+        return symbol
+
+    def sizes(self, node: ast.Expression) -> tuple[int, ...]:
+        """The sizes in a list of choices."""
+        if not isinstance(node, ast.List) or not node.items:
+            self.check.report.fail(
+                "wrong-arguments",
+                "choices of a tile size are a list",
+                [(node.span, "this is none")],
+                help="write `[64, 128]`",
+            )
+        return tuple(self.tile_size(item) for item in node.items)
+
+    def tile_size(self, node: ast.Expression) -> int:
+        """A pinned size: at least 16, and a multiple of 16."""
+        size = self.check.integer(node, "a tile size")
+        if size < _STEP:
+            self.check.report.fail(
+                "tile-under-16",
+                "a tile has at least 16 elements along each loop",
+                [(node.span, f"this asks for {size}")],
+                notes=["smaller tiles cannot feed the tensor cores or fill a memory transaction"],
+                help="leave the size away, or pin 16 or more",
+            )
+        if size % _STEP or size > _LARGEST:
+            self.check.report.fail(
+                "tile-not-multiple-of-16",
+                f"a tile size is a multiple of 16, up to {_LARGEST}",
+                [(node.span, f"this asks for {size}")],
+                help=f"pin {max(_STEP, min(_LARGEST, size // _STEP * _STEP))}",
+            )
+        return size

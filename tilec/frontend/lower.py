@@ -1,0 +1,263 @@
+"""From a checked kernel to level ``tile``: one rule for each kind of node, no decisions.
+
+Every op carries the line and column of the expression that it came from, and values keep the
+names of the source. A variable that a loop does not change is not carried by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilec.diagnostics import Diagnostic, DiagnosticError, did_you_mean
+from tilec.frontend import checked as c
+from tilec.ir.core import Builder, Kernel, Loc, Module, Op, Region, Value
+from tilec.ir.levels import flow, math, tile
+from tilec.ir.types import Array, DType, Index, Scalar, Tile, Type
+from tilec.source import Span
+
+
+def lower(checked: c.CheckedModule, kernel_name: str, target: str = "any") -> Module:
+    """The ``tile`` level module of one kernel; ``DiagnosticError`` when there is no such kernel."""
+    names = [k.name for k in checked.kernels]
+    if kernel_name not in names:
+        raise DiagnosticError(
+            Diagnostic(
+                "no-such-kernel",
+                f"there is no kernel `{kernel_name}` in {checked.source.name}",
+                help=did_you_mean(kernel_name, names) or f"there is: {', '.join(names)}",
+            )
+        )
+    kernel = _Lowering(checked.kernel(kernel_name)).kernel()
+    return Module("tile", target, [kernel], checked.source)
+
+
+def ir_type(type: c.ValueType) -> Type:
+    """The IR's type of a value; which index an axis carries is not part of it."""
+    match type:
+        case c.ScalarType():
+            return Scalar(type.dtype)
+        case c.TileType():
+            return Tile(type.dtype, tuple(axis.size for axis in type.axes))
+        case c.IndexType():
+            return Index(type.axis.size, type.axis.extent)
+        case c.ArrayType():
+            return Array(type.dtype, type.dims, type.mode)
+
+
+class _Lowering:
+    """Builds one kernel; ``values`` says which IR value each variable is."""
+
+    def __init__(self, kernel: c.CheckedKernel) -> None:
+        self.checked = kernel
+        self.values: dict[c.Variable, Value[Any]] = {}
+        self.build = Builder(Region())
+        self.extents: dict[str, Value[Any]] = {}
+
+    def kernel(self) -> Kernel:
+        """The kernel with its parameters, launch facts and pinned choices."""
+        body = self.build.region
+        for parameter in self.checked.parameters:
+            self.values[parameter] = body.add_arg(ir_type(parameter.type), parameter.name)
+        for dim, (array, axis) in self.checked.dims.items():
+            op = self.add(tile.ExtentOf(self.values[array], axis), array.span, dim)
+            self.extents[dim] = op.out
+        self.statements(self.checked.body)
+        attributes: dict[str, Any] = {}
+        if self.checked.bindings:
+            attributes["bound"] = tuple(self.checked.bindings.items())
+        if self.checked.choices:
+            attributes["choices"] = tuple(self.checked.choices.items())
+        return Kernel(self.checked.name, body, attributes, dict(self.checked.schedule))
+
+    # Building -------------------------------------------------------------------------------
+
+    def add(self, op: Any, span: Span, name: str = "") -> Any:
+        """Append an op at a place of the source."""
+        op.loc = Loc(span.line, span.column)
+        return self.build.add(op, name)
+
+    def block(self, body: list[c.Statement], region: Region) -> None:
+        """Fill a region with statements."""
+        with self.build.inside(region):
+            self.statements(body)
+
+    def finish(self, region: Region, ends: list[c.Expr], span: Span) -> None:
+        """End a region by yielding values, if it has any to yield."""
+        with self.build.inside(region):
+            values = self.several(ends)
+            if values:
+                self.add(flow.Yield(values), span)
+
+    # Statements -----------------------------------------------------------------------------
+
+    def statements(self, body: list[c.Statement]) -> None:
+        """Several statements in order."""
+        for node in body:
+            self.statement(node)
+
+    def statement(self, node: c.Statement) -> None:
+        """One statement."""
+        match node:
+            case c.Let():
+                value = self.expression(node.value)
+                if not value.name:
+                    value.name = node.variable.name
+                self.values[node.variable] = value
+            case c.Store():
+                subscripts = self.several(node.subscripts)
+                value = self.expression(node.value)
+                self.add(tile.Store(self.values[node.array], value, subscripts), node.span)
+            case c.Require():
+                self.add(tile.Require(self.expression(node.condition)), node.span)
+            case c.Parallel():
+                self.parallel(node)
+            case c.Loop():
+                self.loop(node)
+            case c.Branch():
+                self.branch(node)
+            case _:
+                raise TypeError(f"{type(node).__name__} has no lowering")
+
+    def loop_argument(self, region: Region, axis: c.LoopAxis) -> None:
+        """The region's argument that is the loop's variable."""
+        variable = axis.variable
+        self.values[variable] = region.add_arg(ir_type(variable.type), variable.name)
+
+    def parallel(self, node: c.Parallel) -> None:
+        """A grid."""
+        extents = self.several([axis.extent for axis in node.axes])
+        region = Region()
+        for axis in node.axes:
+            self.loop_argument(region, axis)
+        self.block(node.body, region)
+        sizes = tuple(axis.size for axis in node.axes)
+        self.add(tile.Parallel(extents, sizes, region), node.span)
+
+    def loop(self, node: c.Loop) -> None:
+        """An ordered loop over tiles or over numbers."""
+        carried = [item for item in node.carried if not _is_unchanged(item)]
+        for item in node.carried:
+            self.values[item.current] = self.expression(item.initial)
+            self.values[item.final] = self.values[item.current]
+        init = tuple(self.values[item.current] for item in carried)
+        limit = self.expression(node.axis.extent)
+        over_tiles = node.axis.size != 0
+        bounds = [] if over_tiles else [self.expression(node.start), self.expression(node.step)]
+        region = Region()
+        self.loop_argument(region, node.axis)
+        for item in carried:
+            type_ = ir_type(item.current.type)
+            self.values[item.current] = region.add_arg(type_, item.current.name)
+        self.block(node.body, region)
+        self.finish(region, [item.last for item in carried], node.span)
+        op: Any
+        if over_tiles:
+            op = tile.ForTiles(limit, init, node.axis.size, region)
+        else:
+            op = flow.For(bounds[0], limit, bounds[1], init, body=region)
+        self.add(op, node.span)
+        for item, final in zip(carried, op.finals, strict=True):
+            final.name = item.final.name
+            self.values[item.final] = final
+
+    def branch(self, node: c.Branch) -> None:
+        """A run-time choice."""
+        condition = self.expression(node.condition)
+        merges = [m for m in node.merges if not _is_same(m.then, m.otherwise)]
+        for merge in node.merges:
+            if merge not in merges:
+                self.values[merge.final] = self.expression(merge.then)
+        then, otherwise = Region(), Region()
+        for region, body, ends in (
+            (then, node.then, [m.then for m in merges]),
+            (otherwise, node.otherwise, [m.otherwise for m in merges]),
+        ):
+            self.block(body, region)
+            self.finish(region, ends, node.span)
+        types = tuple(ir_type(m.final.type) for m in merges)
+        op = flow.If(condition, types=types, then=then, otherwise=otherwise)
+        self.add(op, node.span)
+        for merge, value in zip(merges, op.out, strict=True):
+            value.name = merge.final.name
+            self.values[merge.final] = value
+
+    # Expressions ----------------------------------------------------------------------------
+
+    def expression(self, node: c.Expr) -> Value[Any]:
+        """The value of an expression."""
+        match node:
+            case c.Ref():
+                return self.values[node.variable]
+            case c.ExtentValue():
+                return self.extents[node.dim]
+            case _:
+                result: Value[Any] = self.add(self.op(node), node.span).results[0]
+                return result
+
+    def several(self, nodes: Sequence[c.Expr]) -> tuple[Value[Any], ...]:
+        """The values of several expressions, in order."""
+        return tuple(self.expression(node) for node in nodes)
+
+    def op(self, node: c.Expr) -> Op:
+        """The op that computes an expression, after those of its operands."""
+        kind = ir_type(node.type)
+        match node:
+            case c.Const():
+                return math.Constant(node.value, kind)
+            case c.Apply():
+                cls: Any = Op.registry[f"math.{node.op}"]
+                op: Op = cls(*self.several(node.operands))
+                return op
+            case c.Relation():
+                left, right = self.expression(node.left), self.expression(node.right)
+                return math.Compare(left, right, relation=node.relation)
+            case c.Cast():
+                return math.Cast(self.expression(node.operand), _dtype(node))
+            case c.Fill():
+                return math.Fill(self.expression(node.operand), kind)
+            case c.Expand():
+                return math.Expand(self.expression(node.operand), node.axis, kind)
+            case c.Broadcast():
+                return math.Broadcast(self.expression(node.operand), kind)
+            case c.Reduction():
+                return math.Reduce(self.expression(node.operand), node.axis, node.kind, kind)
+            case c.Transposed():
+                return tile.Transpose(self.expression(node.operand))
+            case c.Product():
+                return self.product(node)
+            case c.Indices():
+                return tile.IndexValues(self.expression(node.operand))
+            case c.ValidCount():
+                return tile.ValidCount(self.expression(node.operand))
+            case c.WholeAxis():
+                assert isinstance(node.type, c.IndexType)
+                return tile.Whole(self.values[node.array], node.axis, node.type.axis.size)
+            case c.Load():
+                subscripts = self.several(node.subscripts)
+                return tile.Load(self.values[node.array], subscripts)
+        raise TypeError(f"{type(node).__name__} has no lowering")
+
+    def product(self, node: c.Product) -> Op:
+        """``left @ right`` added to its start, or to zeros."""
+        left, right = self.expression(node.left), self.expression(node.right)
+        start = node.start
+        if start is None:
+            zero = c.Const(c.ScalarType(_dtype(node)), node.span, 0.0)
+            start = c.Fill(node.type, node.span, zero)
+        return tile.Dot(left, right, self.expression(start))
+
+
+def _dtype(node: c.Expr) -> DType:
+    assert isinstance(node.type, c.ScalarType | c.TileType)
+    return node.type.dtype
+
+
+def _is_same(left: c.Expr, right: c.Expr) -> bool:
+    """Whether two expressions are one variable."""
+    return isinstance(left, c.Ref) and isinstance(right, c.Ref) and left.variable is right.variable
+
+
+def _is_unchanged(item: c.Carried) -> bool:
+    """Whether a loop hands a value on as it got it."""
+    return isinstance(item.last, c.Ref) and item.last.variable is item.current
