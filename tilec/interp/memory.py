@@ -1,0 +1,74 @@
+"""Arrays during interpretation: reads, writes, and who touched what in a parallel loop.
+
+A written array remembers, for each element, which iteration of the current ``tile.parallel`` wrote
+it and which read it; two different iterations on one element, one of them writing, are a race.
+Elements are told apart by their subscripts, so an output whose own elements overlap in memory must
+be refused by whoever passes it in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilec.interp.numbers import Data, decode, encode
+from tilec.ir.types import Array
+
+Selection = tuple[int | slice, ...]
+
+_NOBODY, _MANY = 0, -1
+
+
+class InterpretError(Exception):
+    """The program, or the call, does something that has no meaning; ``line`` is its source line."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(f"line {line}: {message}" if line else message)
+        self.message = message
+        self.line = line
+
+
+class Memory:
+    """One array parameter."""
+
+    def __init__(self, name: str, type: Array, data: Data, wide: bool) -> None:
+        self.name, self.type, self.data, self.wide = name, type, data, wide
+        self.writable = type.mode != "in"
+        self._writer: Data | None = None
+        self._reader: Data | None = None
+
+    def begin_parallel(self) -> None:
+        """Forget who touched what: a new launch phase starts."""
+        if self.writable:
+            self._writer = np.zeros(self.data.shape, np.int64)
+            self._reader = np.zeros(self.data.shape, np.int64)
+
+    def end_parallel(self) -> None:
+        """The phase is over; what follows is ordered behind it."""
+        self._writer = self._reader = None
+
+    def read(self, where: Selection, iteration: int) -> Data:
+        """Elements in their carrier."""
+        if self._writer is not None and self._reader is not None:
+            self._refuse_others(self._writer[where], iteration, "read here, written")
+            seen = self._reader[where]
+            mine = (seen == _NOBODY) | (seen == iteration)
+            self._reader[where] = np.where(mine, iteration, _MANY)
+        return decode(self.type.dtype, self.data[where], self.wide)
+
+    def write(self, where: Selection, values: Data, iteration: int) -> None:
+        """Store carried values."""
+        if self._writer is not None and self._reader is not None:
+            self._refuse_others(self._writer[where], iteration, "written here and")
+            self._refuse_others(self._reader[where], iteration, "written here, read")
+            self._writer[where] = iteration
+        self.data[where] = encode(self.type.dtype, np.asarray(values), self.data.dtype)
+
+    def _refuse_others(self, touched: Any, iteration: int, what: str) -> None:
+        others = (touched != _NOBODY) & (touched != iteration)
+        if np.any(others):
+            raise InterpretError(
+                f"race: an element of {self.name} is {what} by another iteration of the "
+                "parallel loop"
+            )

@@ -1,0 +1,182 @@
+"""Meaning of the ops of level ``tile``: loops over tiles, memory, products, padding."""
+
+from __future__ import annotations
+
+from itertools import product as grid_of
+from typing import Any
+
+import numpy as np
+
+from tilec.interp.elementwise import settle
+from tilec.interp.machine import Held, Indices, Machine, held, meaning, with_fill
+from tilec.interp.memory import InterpretError, Memory, Selection
+from tilec.interp.numbers import Data, poison, rounded
+from tilec.ir.core import Value
+from tilec.ir.levels import tile
+from tilec.ir.types import Index, Scalar
+
+
+@meaning(tile.ExtentOf)
+def _extent(machine: Machine, op: tile.ExtentOf) -> Held:
+    return held(np.int32(machine.memory(op.array).data.shape[op.axis]))
+
+
+@meaning(tile.Whole)
+def _whole(machine: Machine, op: tile.Whole) -> Indices:
+    extent, size = machine.memory(op.array).data.shape[op.axis], machine.size(op.size)
+    if extent > size:
+        raise InterpretError(f"the axis has {extent} elements, its tile only {size}")
+    return machine.enter(op.size, Indices(0, size, extent))
+
+
+@meaning(tile.Parallel)
+def _parallel(machine: Machine, op: tile.Parallel) -> None:
+    extents = [machine.scalar(v) for v in op.extents]
+    sizes = [1 if s == 0 else machine.size(s) for s in op.sizes]
+    memories = [m for m in machine.values.values() if isinstance(m, Memory)]
+    for memory in memories:
+        memory.begin_parallel()
+    counts = [range(0, extent, size) for extent, size in zip(extents, sizes, strict=True)]
+    for number, starts in enumerate(grid_of(*counts), start=1):
+        machine.iteration = number
+        for axis, start in enumerate(starts):
+            machine.values[op.body.args[axis]] = (
+                held(np.int32(start))
+                if op.sizes[axis] == 0
+                else machine.enter(op.sizes[axis], _tile_at(start, sizes[axis], extents[axis]))
+            )
+        machine.run(op.body)
+    machine.iteration = 0
+    for memory in memories:
+        memory.end_parallel()
+
+
+def _tile_at(start: int, size: int, extent: int) -> Indices:
+    return Indices(start, size, min(size, extent - start))
+
+
+@meaning(tile.ForTiles)
+def _for_tiles(machine: Machine, op: tile.ForTiles) -> list[Any]:
+    extent, size = machine.scalar(op.extent), machine.size(op.size)
+    carried = [machine.values[v] for v in op.init]
+    for start in range(0, extent, size):
+        index = machine.enter(op.size, _tile_at(start, size, extent))
+        machine.values.update(zip(op.body.args, [index, *carried], strict=True))
+        carried = machine.run(op.body)
+    return carried
+
+
+@meaning(tile.IndexValues)
+def _indices(machine: Machine, op: tile.IndexValues) -> Held:
+    index: Indices = machine.values[op.index]
+    data = np.arange(index.start, index.start + index.size, dtype=np.int32)
+    if not machine.explicit:
+        data = with_fill(data, 0, index.valid, poison(op.out.type.dtype))
+    return held(data, (index.valid,))
+
+
+@meaning(tile.ValidCount)
+def _length(machine: Machine, op: tile.ValidCount) -> Held:
+    return held(np.int32(machine.values[op.index].valid))
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+def _select(machine: Machine, memory: Memory, subscripts: tuple[Value[Any], ...]) -> Selection:
+    """Array elements that the valid part of the subscripts selects."""
+    where: list[int | slice] = []
+    for axis, value in enumerate(subscripts):
+        extent = memory.data.shape[axis]
+        if isinstance(value.type, Index):
+            index: Indices = machine.values[value]
+            last = index.start + index.valid
+            where.append(slice(index.start, last))
+            inside = index.start >= 0 and last <= extent
+        else:
+            at = int(machine.scalar(value))
+            where.append(at)
+            last, inside = at + 1, 0 <= at < extent
+        if not inside:
+            raise InterpretError(
+                f"subscript {axis} of {memory.name} reaches {last - 1}, "
+                f"the axis has {extent} elements"
+            )
+    return tuple(where)
+
+
+def _spans(machine: Machine, subscripts: tuple[Value[Any], ...]) -> list[Indices]:
+    return [machine.values[v] for v in subscripts if isinstance(v.type, Index)]
+
+
+@meaning(tile.Load)
+def _load(machine: Machine, op: tile.Load) -> Held:
+    memory = machine.memory(op.array)
+    found = memory.read(_select(machine, memory, op.subscripts), machine.iteration)
+    if isinstance(op.out.type, Scalar):
+        return held(found)
+    spans, dtype = _spans(machine, op.subscripts), op.out.type.dtype
+    outside = np.zeros((), found.dtype) if machine.explicit else poison(dtype, machine.wide)
+    data = np.full([s.size for s in spans], outside, found.dtype)
+    data[tuple(slice(s.valid) for s in spans)] = found
+    return held(data, tuple(s.valid for s in spans))
+
+
+@meaning(tile.Store)
+def _store(machine: Machine, op: tile.Store) -> None:
+    memory, data = machine.memory(op.array), machine.data(op.value)
+    where = _select(machine, memory, op.subscripts)
+    valid = tuple(slice(s.valid) for s in _spans(machine, op.subscripts))
+    memory.write(where, data[valid], machine.iteration)
+
+
+# --- tiles ---------------------------------------------------------------------------------------
+
+
+@meaning(tile.Transpose)
+def _transpose(machine: Machine, op: tile.Transpose) -> Held:
+    source = machine.values[op.x]
+    return held(source.data.T, source.valid[::-1])
+
+
+@meaning(tile.Dot)
+def _dot(machine: Machine, op: tile.Dot) -> Held:
+    a, b = machine.filled(op.a, 1, 0), machine.filled(op.b, 0, 0)
+    summed = _product(a, b, op.a.type.dtype.name, machine.wide) + machine.data(op.acc)
+    valid = tuple(
+        given if given is not None else own
+        for given, own in zip(
+            machine.values[op.acc].valid,
+            (machine.values[op.a].valid[0], machine.values[op.b].valid[1]),
+            strict=True,
+        )
+    )
+    dtype = op.out.type.dtype
+    if dtype.is_float:
+        return held(rounded(dtype, np.asarray(summed), machine.wide), valid)
+    return held(settle(dtype, summed, machine.wide), valid)
+
+
+def _product(a: Data, b: Data, dtype: str, wide: bool) -> Data:
+    """a @ b: narrow floats in float32, f32 in float64 (f32 products are f32-accurate)."""
+    if a.dtype.kind in "iub":
+        through: Any = np.int64
+    else:
+        through = np.float64 if wide or dtype in ("f32", "f64") else np.float32
+    made: Data = np.matmul(a.astype(through), b.astype(through))
+    return made
+
+
+@meaning(tile.Pad)
+def _pad(machine: Machine, op: tile.Pad) -> Held:
+    source, index = machine.values[op.x], machine.values[op.index]
+    value = np.asarray(op.value).astype(source.data.dtype)
+    valid = list(source.valid)
+    valid[op.axis] = index.valid
+    return held(with_fill(source.data, op.axis, index.valid, value), tuple(valid))
+
+
+@meaning(tile.Require)
+def _require(machine: Machine, op: tile.Require) -> None:
+    if not machine.scalar(op.condition):
+        raise InterpretError("this launch breaks the requirement")
