@@ -13,13 +13,10 @@ from tilec.frontend import ast
 from tilec.frontend.checked import (
     Apply,
     ArrayType,
-    Axis,
     Const,
     Constant,
-    Expand,
     Expr,
     ExtentValue,
-    IndexType,
     Load,
     Product,
     Ref,
@@ -27,8 +24,6 @@ from tilec.frontend.checked import (
     ScalarType,
     TileType,
     Transposed,
-    Variable,
-    WholeAxis,
 )
 from tilec.frontend.fold import fold_binary, fold_relation
 from tilec.frontend.meet import (
@@ -45,7 +40,7 @@ from tilec.frontend.meet import (
 )
 from tilec.frontend.names import Binding, Broken, Meaning, Scope, SizeChoice
 from tilec.frontend.report import Abandoned, Report
-from tilec.ir.types import BOOL, F32, DType, Extent
+from tilec.ir.types import BOOL, F32, DType
 from tilec.source import Span
 
 _ARITHMETIC = {
@@ -73,6 +68,16 @@ class Expressions:
         self.report = report
         self.functions = functions
         self.scope = Scope()
+        self.inside_parallel = False
+
+    def outside(self, span: Span, what: str) -> NoReturn:
+        """Refuse what needs the iterations of a ``parallel`` around it."""
+        self.report.fail(
+            "outside-parallel",
+            f"{what} exists only inside `parallel`",
+            [(span, "this is outside")],
+            help="put it into `for i, j in parallel(tiles(M), tiles(N)):`",
+        )
 
     # Names ----------------------------------------------------------------------------------
 
@@ -397,6 +402,8 @@ class Expressions:
         )
 
     def _subscript(self, node: ast.Subscript) -> Expr:
+        from tilec.frontend.subscripts import insert_axes, selection
+
         base = self.expression(node.base)
         if isinstance(base.type, ArrayType):
             assert isinstance(base, Ref)
@@ -407,105 +414,8 @@ class Expressions:
                     [(node.span, "read here"), (base.variable.span, "declared here")],
                     help="declare it `inout`",
                 )
-            subscripts, axes = self.selection(base.variable, node)
+            subscripts, axes = selection(self, base.variable, node)
             dtype = base.type.dtype
             kind = TileType(dtype, axes) if axes else ScalarType(dtype)
             return Load(kind, node.span, base.variable, subscripts)
-        return self._insert_axes(elements(self.report, base), node)
-
-    def selection(
-        self, array: Variable, node: ast.Subscript
-    ) -> tuple[tuple[Expr, ...], tuple[Axis, ...]]:
-        """The subscripts of an array, each proved in range, and the axes that they select."""
-        assert isinstance(array.type, ArrayType)
-        dims = array.type.dims
-        if len(node.items) != len(dims):
-            self.report.fail(
-                "wrong-rank",
-                f"`{array.name}` has {len(dims)} axes and gets {len(node.items)} subscripts",
-                [(node.span, f"{len(node.items)} here"), (array.span, f"{len(dims)} here")],
-                help="`:` selects a whole axis",
-            )
-        chosen = [self._one_subscript(array, n, item) for n, item in enumerate(node.items)]
-        axes = tuple(e.type.axis for e in chosen if isinstance(e.type, IndexType))
-        return tuple(chosen), axes
-
-    def _one_subscript(self, array: Variable, axis: int, item: ast.Expression) -> Expr:
-        assert isinstance(array.type, ArrayType)
-        extent = array.type.dims[axis]
-        if isinstance(item, ast.Slice):
-            if item.start or item.stop or item.step:
-                self.report.not_yet("a slice with bounds", item.span, "loop over `tiles(...)`")
-            whole = Axis.static(extent) if isinstance(extent, int) else Axis.whole(extent)
-            return WholeAxis(IndexType(whole), item.span, array, axis)
-        found = self.expression(item)
-        if isinstance(found.type, IndexType):
-            if found.type.axis.extent != extent:
-                self._other_extent(array, axis, found, found.type.axis)
-            return found
-        if isinstance(found.type, TileType):
-            self._not_in_range(array, extent, found, "computed indices may leave the array")
-        found = settle(self.report, elements(self.report, found))
-        self.need(found, "integer", "a subscript")
-        if not self._is_in_range(found, extent):
-            self._not_in_range(array, extent, found, f"nothing proves 0 <= it < {extent}")
-        return found
-
-    def _is_in_range(self, found: Expr, extent: Extent) -> bool:
-        if isinstance(found, Const):
-            return isinstance(extent, int) and 0 <= found.value < extent
-        if isinstance(found, Ref):
-            below = found.variable.below
-            both = isinstance(below, int) and isinstance(extent, int)
-            return below == extent or (both and below <= extent)  # type: ignore[operator]
-        return False
-
-    def _not_in_range(self, array: Variable, extent: Extent, found: Expr, why: str) -> NoReturn:
-        self.report.fail(
-            "may-be-out-of-range",
-            f"this subscript of `{array.name}` may be out of range",
-            [(found.span, why), (array.span, f"the axis has extent {extent}")],
-            notes=["a subscript is in range when it comes from a loop over that very extent"],
-            help="`array.at(..., fill=0)` will do this; it is not in this version",
-        )
-
-    def _other_extent(self, array: Variable, axis: int, found: Expr, index: Axis) -> NoReturn:
-        assert isinstance(array.type, ArrayType)
-        dim = array.type.dims[axis]
-        labels = [
-            (found.span, f"runs over {index.extent}"),
-            (array.span, f"axis {axis} has extent {dim}"),
-        ]
-        if index.span is not None:
-            labels.append((index.span, f"`{index}` comes from this loop"))
-        self.report.fail(
-            "may-be-out-of-range",
-            f"`{index}` runs over {index.extent}, but axis {axis} of `{array.name}` is {dim}",
-            labels,
-            help=f"loop over `tiles({dim})`, or give both axes one name in the parameters",
-        )
-
-    def _insert_axes(self, base: Expr, node: ast.Subscript) -> Expr:
-        """``x[:, None]``: axes of extent 1 inserted, all others kept."""
-        result, kept = base, 0
-        for place, item in enumerate(node.items):
-            if isinstance(item, ast.Literal) and item.value is None:
-                axes = axes_of(result)
-                grown = (*axes[:place], Axis.static(1), *axes[place:])
-                kind = TileType(dtype_of(base), grown)
-                result = Expand(kind, node.span, result, place)
-            elif isinstance(item, ast.Slice) and not (item.start or item.stop or item.step):
-                kept += 1
-            else:
-                self.report.not_yet(
-                    "a part of a tile", item.span, "only `:` and `None` are subscripts of a tile"
-                )
-        if kept != len(axes_of(base)) or not axes_of(base):
-            self.report.fail(
-                "wrong-rank",
-                f"a value with {len(axes_of(base))} axes gets {kept} subscripts",
-                [(node.span, f"this is {base.type}")],
-                help="write one `:` for each axis, and `None` where an axis is inserted",
-            )
-        result.span = node.span
-        return result
+        return insert_axes(self, elements(self.report, base), node)

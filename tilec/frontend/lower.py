@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilec.diagnostics import Diagnostic, DiagnosticError, did_you_mean
+from tilec.diagnostics import DiagnosticError
 from tilec.frontend import checked as c
+from tilec.frontend.check import no_such_kernel
 from tilec.ir.core import Builder, Kernel, Loc, Module, Op, Region, Value
 from tilec.ir.levels import flow, math, tile
 from tilec.ir.types import Array, DType, Index, Scalar, Tile, Type
@@ -21,13 +22,7 @@ def lower(checked: c.CheckedModule, kernel_name: str, target: str = "any") -> Mo
     """The ``tile`` level module of one kernel; ``DiagnosticError`` when there is no such kernel."""
     names = [k.name for k in checked.kernels]
     if kernel_name not in names:
-        raise DiagnosticError(
-            Diagnostic(
-                "no-such-kernel",
-                f"there is no kernel `{kernel_name}` in {checked.source.name}",
-                help=did_you_mean(kernel_name, names) or f"there is: {', '.join(names)}",
-            )
-        )
+        raise DiagnosticError(no_such_kernel(checked.source, kernel_name, names))
     kernel = _Lowering(checked.kernel(kernel_name)).kernel()
     return Module("tile", target, [kernel], checked.source)
 

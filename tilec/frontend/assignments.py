@@ -1,0 +1,201 @@
+"""Assignments: names get values, elements of arrays are stored.
+
+A name that an outer block owns keeps its element type and axes; nothing outside ``parallel`` is
+assigned inside it. Storing never changes what a tile holds: tiles are values.
+"""
+
+from __future__ import annotations
+
+from tilec.frontend import ast
+from tilec.frontend.builtins import BUILTINS
+from tilec.frontend.checked import (
+    ArrayType,
+    Const,
+    Expr,
+    ExtentValue,
+    IndexType,
+    Let,
+    Ref,
+    ScalarType,
+    Statement,
+    Store,
+    TileType,
+    Variable,
+)
+from tilec.frontend.expressions import Expressions
+from tilec.frontend.meet import axes_of, exactly, is_weak
+from tilec.frontend.names import Binding, Broken
+from tilec.frontend.report import Report
+from tilec.frontend.subscripts import selection
+from tilec.ir.types import Extent
+from tilec.source import Span
+
+
+class Assignments(Expressions):
+    """Expressions, and the statements that bind names or store elements."""
+
+    def __init__(self, report: Report, functions: frozenset[str]) -> None:
+        super().__init__(report, functions)
+        self.block: list[Statement] = []
+
+    def assign(self, node: ast.Assign) -> None:
+        if node.home is not None:
+            self.report.not_yet(
+                f"a value pinned to `{node.home}`", node.span, "leave the word away: it is chosen"
+            )
+        if isinstance(node.target, ast.Tuple):
+            self._assign_several(node, node.target)
+        elif isinstance(node.target, ast.Name):
+            self.set_name(node.target, self.expression(node.value), node.span)
+        else:
+            self._store(node.target, node)
+
+    def _assign_several(self, node: ast.Assign, target: ast.Tuple) -> None:
+        values = node.value.items if isinstance(node.value, ast.Tuple) else (node.value,)
+        if len(values) != len(target.items):
+            self.report.fail(
+                "wrong-count",
+                f"{len(target.items)} names for {len(values)} values",
+                [(target.span, f"{len(target.items)} here"), (node.value.span, f"{len(values)}")],
+            )
+        found = [self.expression(v) for v in values]
+        for name, value in zip(target.items, found, strict=True):
+            if not isinstance(name, ast.Name):
+                self.report.not_yet("a tuple of elements", name.span, "one assignment a line")
+            self.set_name(name, value, node.span)
+
+    def set_name(self, name: ast.Name, value: Expr, span: Span) -> None:
+        """Give a name a value, here or in the block that owns it."""
+        known = self.scope.find(name.id)
+        if known is not None and not known.rebindable:
+            labels = [(name.span, "assigned here")]
+            if known.span:
+                labels.append((known.span, "it gets its meaning here"))
+            self.report.fail("name-taken", f"`{name.id}` cannot be assigned to", labels)
+        if name.id in BUILTINS or name.id in ("tiles", "parallel", "range"):
+            self.report.fail(
+                "name-taken", f"`{name.id}` is a function", [(name.span, "assigned here")]
+            )
+        if known is not None and known.span and self.scope.crosses_parallel(name.id):
+            self.report.fail(
+                "parallel-assigns-outer",
+                f"`{name.id}` belongs outside `parallel` and cannot be assigned inside",
+                [(name.span, "assigned here"), (known.span, "bound here")],
+                notes=["iterations of `parallel` run in any order and see no other's values"],
+                help="use another name, or store into an array",
+            )
+        if not self.inside_parallel and isinstance(value.type, TileType | IndexType):
+            self.outside(span, "a tile")
+        owner = self.scope.owner(name.id) or self.scope
+        first = span
+        if known is not None and owner is not self.scope:
+            value = self._same_type(name, value, known)
+            first = known.span or span
+        owner.bind(name.id, Binding(self._hold(name.id, value, span), first))
+
+    def _hold(self, name: str, value: Expr, span: Span) -> Expr:
+        """What a name stands for: literals and other names need no variable."""
+        if isinstance(value, Const | ExtentValue) or not isinstance(
+            value.type, ScalarType | TileType
+        ):
+            return value
+        variable = Variable(name, value.type, span, below=_below(value))
+        self.block.append(Let(span, variable, value))
+        return Ref(value.type, span, variable)
+
+    def _same_type(self, name: ast.Name, value: Expr, known: Binding) -> Expr:
+        """A value for a name that an outer block owns: its type does not change."""
+        meaning = known.meaning
+        if isinstance(meaning, Broken):
+            return value
+        assert isinstance(meaning, Expr)
+        assert known.span is not None
+        if is_weak(value) and isinstance(meaning.type, ScalarType | TileType):
+            wanted = meaning.type
+            return exactly(
+                self.report, value, wanted.dtype, axes_of(meaning), known.span, f"`{name.id}`"
+            )
+        if value.type != meaning.type:
+            self.report.fail(
+                "carried-type-changes",
+                f"`{name.id}` is {meaning.type} before this block and {value.type} after it",
+                [(value.span, f"this is {value.type}"), (known.span, f"this is {meaning.type}")],
+                notes=["a name that a block carries keeps its element type and its axes"],
+                help=_change_help(name.id, meaning, value),
+            )
+        return value
+
+    def augmented(self, node: ast.Augmented) -> None:
+        if isinstance(node.target, ast.Name):
+            old = self.value(node.target)
+            value = self.value(node.value)
+            if node.op == "@":
+                product = ast.Binary(node.span, "@", node.target, node.value)
+                self.set_name(node.target, self.product(product, old, value), node.span)
+            else:
+                self.set_name(
+                    node.target, self.arithmetic(node.op, old, value, node.span), node.span
+                )
+            return
+        array = self._array_target(node.target)
+        if array is not None and array.type.mode == "inout":  # type: ignore[union-attr]
+            self.report.not_yet(
+                "an atomic update", node.span, "accumulate in a tile and store it once"
+            )
+        self.expression(node.target)
+        self._not_stored(node.target)
+
+    def _array_target(self, target: ast.Expression) -> Variable | None:
+        if isinstance(target, ast.Subscript) and isinstance(target.base, ast.Name):
+            meaning = self.meaning(target.base)
+            if isinstance(meaning, Ref) and isinstance(meaning.type, ArrayType):
+                return meaning.variable
+        return None
+
+    def _not_stored(self, target: ast.Expression) -> None:
+        if isinstance(target, ast.Call):
+            self.expression(target)
+        self.report.fail(
+            "not-assignable",
+            "only elements of an array parameter are stored to",
+            [(target.span, "this is a value")],
+            help="a tile is changed as a whole: `x = where(condition, new, x)`",
+        )
+
+    def _store(self, target: ast.Expression, node: ast.Assign) -> None:
+        array = self._array_target(target)
+        if array is None:
+            self._not_stored(target)
+            return
+        assert isinstance(array.type, ArrayType)
+        assert isinstance(target, ast.Subscript)
+        if not self.inside_parallel:
+            self.outside(node.span, "a store")
+        if array.type.mode == "in":
+            self.report.fail(
+                "in-is-written",
+                f"`{array.name}` is an `in` parameter and is never written",
+                [(node.span, "written here"), (array.span, "declared here")],
+                help=f"declare it `{array.name}: out ...` or `inout`",
+            )
+        subscripts, axes = selection(self, array, target)
+        value = self.value(node.value)
+        value = exactly(
+            self.report, value, array.type.dtype, axes, target.span, f"`{target.span.text}`"
+        )
+        self.block.append(Store(node.span, array, subscripts, value))
+
+
+def _below(value: Expr) -> Extent | None:
+    """The extent that a scalar stays under, when it is a loop's index or a part of one."""
+    if isinstance(value, Ref):
+        return value.variable.below
+    return None
+
+
+def _change_help(name: str, before: Expr, after: Expr) -> str:
+    assert isinstance(before.type, ScalarType | TileType)
+    same_axes = axes_of(before) == axes_of(after)
+    if same_axes and isinstance(after.type, ScalarType | TileType):
+        return f"convert the new value: `cast[{before.type.dtype}](...)`"
+    return f"use another name than `{name}`, or give it its full shape before the block"

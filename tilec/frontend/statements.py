@@ -1,0 +1,317 @@
+"""Statements and blocks of one kernel.
+
+A statement that is wrong is left out, its targets become ``Broken``, and checking goes on, so
+that all errors of a file are reported together. A name assigned in a block but bound outside it
+is carried. An ``if`` on a compile-time condition checks one branch only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+
+from tilec.diagnostics import did_you_mean
+from tilec.frontend import ast
+from tilec.frontend.assignments import Assignments
+from tilec.frontend.checked import (
+    Branch,
+    Carried,
+    CheckedKernel,
+    Const,
+    Expr,
+    Loop,
+    LoopAxis,
+    Merge,
+    Parallel,
+    Ref,
+    Require,
+    ScalarType,
+    Statement,
+    Variable,
+)
+from tilec.frontend.loops import LoopAxes, iterable_call
+from tilec.frontend.meet import axes_of, is_weak, settle
+from tilec.frontend.names import Binding, Broken, Scope, SizeChoice
+from tilec.frontend.report import Abandoned, Report
+from tilec.frontend.signature import bind_signature, claim
+from tilec.ir.facts import Schedule
+from tilec.ir.types import BOOL, S32
+from tilec.source import Span
+
+
+def assigned_names(body: tuple[ast.Statement, ...]) -> Iterator[str]:
+    """Names that a block, or a block within it, assigns to."""
+    for node in body:
+        match node:
+            case ast.Assign() | ast.Augmented():
+                targets = node.target.items if isinstance(node.target, ast.Tuple) else [node.target]
+                yield from (t.id for t in targets if isinstance(t, ast.Name))
+            case ast.If():
+                yield from assigned_names(node.body)
+                yield from assigned_names(node.otherwise)
+            case ast.For() | ast.While() | ast.Strict():
+                yield from assigned_names(node.body)
+
+
+class Checker(Assignments):
+    """Checks one kernel: statements on top of expressions."""
+
+    def __init__(self, report: Report, functions: frozenset[str], outer: Scope) -> None:
+        super().__init__(report, functions)
+        self.scope = Scope(outer)
+        self.loops: LoopAxes
+        self.checked: CheckedKernel
+        self.launch: Span | None = None
+
+    def kernel(self, node: ast.Kernel, bindings: Mapping[str, object]) -> CheckedKernel:
+        """A whole kernel."""
+        self.checked = bind_signature(self, node, bindings)
+        self.loops = LoopAxes(self, self.checked)
+        self.statements(node.body)
+        self.checked.body = self.block
+        if self.launch is None and not self.report.errors:
+            self.report.error(
+                "no-parallel-loop",
+                f"`{node.name}` computes nothing",
+                [(node.span, "this kernel has no `parallel` loop")],
+                help="write `for i, j in parallel(tiles(M), tiles(N)):`",
+            )
+        return self.checked
+
+    def statements(self, body: tuple[ast.Statement, ...]) -> None:
+        """A block in the current scope."""
+        for node in body:
+            try:
+                self.statement(node)
+            except Abandoned:
+                for name in assigned_names((node,)):
+                    self._break(name, node.span)
+
+    def _break(self, name: str, span: Span) -> None:
+        owner = self.scope.owner(name)
+        known = self.scope.find(name)
+        if known is None or (known.rebindable and owner is not None):
+            (owner or self.scope).bind(name, Binding(Broken(), known.span if known else span))
+
+    def statement(self, node: ast.Statement) -> None:
+        """One statement."""
+        match node:
+            case ast.Assign():
+                self.assign(node)
+            case ast.Augmented():
+                self.augmented(node)
+            case ast.For():
+                self._for(node)
+            case ast.If():
+                self._if(node)
+            case ast.Require():
+                self._require(node)
+            case ast.Tune():
+                self._tune(node)
+            case ast.Schedule():
+                self._schedule(node)
+            case ast.Pass():
+                pass
+            case ast.Bare():
+                self.expression(node.value)
+                self.report.fail(
+                    "no-effect",
+                    "this value is not used",
+                    [(node.span, "computed here")],
+                    help="give it a name, or store it: `c[i, j] = ...`",
+                )
+            case ast.Return():
+                self.report.fail(
+                    "kernel-returns",
+                    "a kernel returns nothing",
+                    [(node.span, "returned here")],
+                    help="store the result in an `out` parameter",
+                )
+            case ast.While():
+                self.report.not_yet("`while`", node.span, "loop over `tiles(...)` or `range(n)`")
+            case _:
+                self.report.not_yet("`strict:`", node.span, "leave it away")
+
+    # Loops ----------------------------------------------------------------------------------
+
+    def _for(self, node: ast.For) -> None:
+        name, call = iterable_call(self, node)
+        if node.join is not None:
+            self.report.not_yet("`join`", node.join.span, "leave it away: the loop runs in order")
+        for target in node.names:
+            claim(self, target)
+        if name == "parallel":
+            self._parallel(node, self.loops.parallel(node, call))
+            return
+        if not self.inside_parallel:
+            self.outside(node.span, "a loop over tiles" if name == "tiles" else "a loop")
+        if name == "tiles":
+            axis = self.loops.tiles(self.loops.single(node, call), call)
+            zero = Const(ScalarType(S32), call.span, 0)
+            self._ordered(node, axis, zero, zero)
+        else:
+            self._ordered(node, *self.loops.range(node, call))
+
+    def _parallel(self, node: ast.For, axes: tuple[LoopAxis, ...]) -> None:
+        if self.inside_parallel or self.scope.outer is None or self.launch is not None:
+            where = "inside another" if self.inside_parallel else "after another"
+            labels = [(node.span, f"this one stands {where}")]
+            if self.launch is not None:
+                labels.append((self.launch, "the other one"))
+            instead = "name all axes in one `parallel(...)`, or write another kernel"
+            self.report.fail(
+                "not-in-this-version",
+                "a kernel of this version has one `parallel` loop, at its top level",
+                labels,
+                help=instead,
+            )
+        self.launch = node.span
+        self.inside_parallel = True
+        try:
+            body = self._block(node.body, axes, is_parallel=True)
+        finally:
+            self.inside_parallel = False
+        self.block.append(Parallel(node.span, axes, body))
+
+    def _block(
+        self,
+        body: tuple[ast.Statement, ...],
+        axes: tuple[LoopAxis, ...] = (),
+        is_parallel: bool = False,
+    ) -> list[Statement]:
+        """Check a block in a scope of its own that binds the loop's variables."""
+        outer_block, self.block = self.block, []
+        self.scope = Scope(self.scope, is_parallel)
+        for axis in axes:
+            ref = Ref(axis.variable.type, axis.variable.span, axis.variable)
+            binding = Binding(ref, axis.variable.span, rebindable=False)
+            self.scope.bind(axis.variable.name, binding)
+        try:
+            self.statements(body)
+        finally:
+            self.scope.end()
+            assert self.scope.outer is not None
+            self.scope = self.scope.outer
+            done, self.block = self.block, outer_block
+        return done
+
+    def _outer_state(self, body: tuple[ast.Statement, ...]) -> list[tuple[str, Scope, Binding]]:
+        """Names that a block carries, literals among them settled to an element type."""
+        state: list[tuple[str, Scope, Binding]] = []
+        for name in dict.fromkeys(assigned_names(body)):
+            owner, known = self.scope.owner(name), self.scope.find(name)
+            if owner is None or known is None or self.scope.crosses_parallel(name):
+                continue
+            if known.rebindable and isinstance(known.meaning, Expr):
+                settled = known.meaning
+                if is_weak(settled):
+                    settled = settle(self.report, settled)
+                state.append((name, owner, Binding(settled, known.span)))
+        return state
+
+    def _ordered(self, node: ast.For, axis: LoopAxis, start: Expr, step: Expr) -> None:
+        state = self._outer_state(node.body)
+        carried: list[Carried] = []
+        for name, owner, known in state:
+            assert isinstance(known.meaning, Expr)
+            span = known.span or node.span
+            current = Variable(name, known.meaning.type, span)
+            final = Variable(name, known.meaning.type, span)
+            ref = Ref(current.type, span, current)
+            carried.append(Carried(known.meaning, current, ref, final))
+            owner.bind(name, Binding(ref, known.span))
+        body = self._block(node.body, (axis,))
+        for (name, owner, known), item in zip(state, carried, strict=True):
+            last = owner.own[name].meaning
+            if isinstance(last, Expr):
+                item.last = last
+            ref = Ref(item.final.type, item.final.span, item.final)
+            owner.bind(name, Binding(ref, known.span))
+        self.block.append(Loop(node.span, axis, start, step, carried, body))
+
+    # Conditions -----------------------------------------------------------------------------
+
+    def condition(self, node: ast.Expression, what: str) -> Expr:
+        """A single truth value."""
+        found = self.value(node)
+        if found.type != ScalarType(BOOL):
+            self.report.fail(
+                "wrong-element-type",
+                f"{what} needs one condition",
+                [(node.span, f"this is {found.type}")],
+                help="choose elements with `where(condition, x, y)`" if axes_of(found) else "",
+            )
+        return found
+
+    def _if(self, node: ast.If) -> None:
+        condition = self.condition(node.condition, "`if`")
+        if isinstance(condition, Const):
+            self.statements(node.body if condition.value else node.otherwise)
+            return
+        if not self.inside_parallel:
+            self.outside(node.span, "a run-time `if`")
+        state = self._outer_state((*node.body, *node.otherwise))
+        ends: list[list[Expr]] = []
+        blocks: list[list[Statement]] = []
+        for body in (node.body, node.otherwise):
+            for name, owner, known in state:
+                owner.bind(name, known)
+            blocks.append(self._block(body))
+            ends.append([self._meaning_now(*entry) for entry in state])
+        merges: list[Merge] = []
+        for (name, owner, known), then, otherwise in zip(state, *ends, strict=True):
+            assert isinstance(known.meaning, Expr)
+            final = Variable(name, known.meaning.type, known.span or node.span)
+            merges.append(Merge(final, then, otherwise))
+            owner.bind(name, Binding(Ref(final.type, final.span, final), known.span))
+        self.block.append(Branch(node.span, condition, blocks[0], blocks[1], merges))
+
+    def _meaning_now(self, name: str, owner: Scope, known: Binding) -> Expr:
+        meaning = owner.own[name].meaning
+        fallback = known.meaning
+        assert isinstance(fallback, Expr)
+        return meaning if isinstance(meaning, Expr) else fallback
+
+    def _require(self, node: ast.Require) -> None:
+        if self.inside_parallel:
+            self.report.fail(
+                "require-inside-parallel",
+                "`require` speaks about a launch, before any tile exists",
+                [(node.span, "this stands inside `parallel`")],
+                help="move it up to the first lines of the kernel",
+            )
+        condition = self.condition(node.condition, "`require`")
+        if not isinstance(condition, Const):
+            self.block.append(Require(node.span, condition))
+        elif not condition.value:
+            self.report.fail(
+                "require-fails",
+                f"these parameters break `{node.condition.span.text}`",
+                [(node.span, "required here")],
+                notes=[f"`{k}` is {v}" for k, v in self.checked.bindings.items()],
+            )
+
+    # Choices --------------------------------------------------------------------------------
+
+    def _tune(self, node: ast.Tune) -> None:
+        claim(self, node.name)
+        choice = SizeChoice(f"${node.name.id}", self.loops.sizes(node.choices))
+        self.loops.symbols.add(choice.symbol)
+        self.scope.bind(node.name.id, Binding(choice, node.span, rebindable=False))
+
+    def _schedule(self, node: ast.Schedule) -> None:
+        known = [f.name for f in fields(Schedule) if f.name not in ("tiles", "swizzles")]
+        for name, value in node.settings:
+            if name.id not in known:
+                self.report.fail(
+                    "unknown-choice",
+                    f"a schedule has no `{name.id}`",
+                    [(name.span, "chosen here")],
+                    help=did_you_mean(name.id, known) or f"there are {', '.join(known)}",
+                )
+            items = value.items if isinstance(value, ast.List | ast.Tuple) else (value,)
+            found = tuple(self.constant(item, "a choice") for item in items)
+            chosen = found if name.id == "registers" else found[0]
+            if len(found) > 1 and name.id != "registers":
+                self.report.fail("wrong-count", "one value is needed", [(value.span, "not one")])
+            self.checked.schedule[name.id] = chosen
