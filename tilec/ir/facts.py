@@ -33,6 +33,8 @@ class Facts:
 
     arrays: tuple[tuple[str, ArrayFacts], ...] = ()
     extents: tuple[tuple[str, int], ...] = ()
+    multiples: tuple[tuple[str, int], ...] = ()
+    """Divisors of sizes by size name (powers of two); a size that is absent may be odd."""
 
     def array(self, name: str) -> ArrayFacts | None:
         """The promise about a parameter, if there is one."""
@@ -41,6 +43,10 @@ class Facts:
     def extent(self, name: str) -> int | None:
         """The upper bound of a size, if there is one."""
         return dict(self.extents).get(name)
+
+    def multiple(self, name: str) -> int:
+        """A number that divides the size in every launch; 1 if nothing is promised."""
+        return dict(self.multiples).get(name, 1)
 
 
 @dataclass(frozen=True)
