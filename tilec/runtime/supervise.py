@@ -103,6 +103,9 @@ def run_script(
 
 def _name_of(target: Callable[..., Any]) -> str:
     module, name = target.__module__, target.__qualname__
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if module == "__main__" and spec is not None:  # started as `python -m package.module`
+        module = spec.name
     if module == "__main__" or "<" in name:
         raise ValueError(f"{module}.{name}: a child can import only a module-level function")
     return f"{module}:{name}"

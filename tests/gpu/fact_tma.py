@@ -1,0 +1,314 @@
+"""What TMA writes into shared memory, and what it leaves alone in global memory.
+
+Idea: load one box of known bytes into poisoned shared memory and compare the dump with the formula;
+store one box over a poisoned buffer and compare every byte of it, margins included.
+
+Invariants: comparisons are of whole buffers, so a stray write shows.
+
+Never: judges speed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.gpu.fact_images import IMAGE_BYTES, swizzled
+from tests.gpu.fact_kernels import (
+    DUMP_BYTES,
+    Kernel,
+    ldmatrix_kernel,
+    shared_base_kernel,
+    stmatrix_kernel,
+    tma_load_kernel,
+    tma_store_kernel,
+)
+from tests.gpu.fact_record import Bench, Fact, listing, words
+from tilec.backend_ptx.module import DeviceBuffer
+from tilec.backend_ptx.tensormap import encode
+
+Array = npt.NDArray[Any]
+
+_SWIZZLES = (0, 32, 64, 128)
+_SHARED_POISON = 0xEE
+_GLOBAL_POISON = 0x5A
+_ROWS = 64  # rows of every box
+_SIZES = {"u8": 1, "bf16": 2, "f32": 4}
+
+
+def kernels() -> list[Kernel]:
+    """All kernels of this file."""
+    return [
+        tma_load_kernel(2),
+        tma_load_kernel(3),
+        tma_store_kernel(),
+        *(stmatrix_kernel(transposed) for transposed in (False, True)),
+        *(ldmatrix_kernel(transposed) for transposed in (False, True)),
+        *(shared_base_kernel(still, cluster) for still in (0, 20) for cluster in (1, 2)),
+    ]
+
+
+def _load(bench: Bench, rank: int, tensor_map: Any, start: tuple[int, ...], count: int) -> Array:
+    with words(DUMP_BYTES // 4) as target:
+        values = [tensor_map, target.address, *start, count]
+        bench.run(f"tma_load_{rank}d", values, threads=128, shared_bytes=IMAGE_BYTES)
+        return target.read((DUMP_BYTES,), np.uint8)
+
+
+def _box_image(box: Array, pitch: int, swizzle: int) -> Array:
+    """Poisoned shared memory after the bytes `box` [rows, bytes] landed at its base."""
+    image = np.full(DUMP_BYTES, _SHARED_POISON, np.uint8)
+    rows, width = box.shape
+    address = np.arange(rows)[:, None] * pitch + np.arange(width)[None, :]
+    image[swizzled(address, swizzle)] = box
+    return image
+
+
+def _window(data: Array, row: int, byte: int, rows: int, width: int) -> Array:
+    """Bytes of a window of a byte matrix, with zeros outside."""
+    result = np.zeros((rows, width), np.uint8)
+    for i in range(rows):
+        if 0 <= row + i < data.shape[0]:
+            low, high = max(byte, 0), min(byte + width, data.shape[1])
+            if low < high:
+                result[i, low - byte : high - byte] = data[row + i, low:high]
+    return result
+
+
+def _load_facts(bench: Bench) -> list[Fact]:
+    rng = np.random.default_rng(3)
+    data = rng.integers(0, 256, (200, 400), np.uint8)  # 200 rows of 200 bf16
+    starts = {"inside": (64, 32), "corner": (-3, -5), "far corner": (187, 190), "outside": (300, 8)}
+    layout: dict[str, bool] = {}
+    edges: dict[str, bool] = {}
+    with DeviceBuffer.of(data) as source:
+        for swizzle in _SWIZZLES:
+            width = swizzle or 128
+            box = (width // 2, _ROWS)
+            tensor_map = encode(source.address, "bf16", (200, 200), (400,), box, swizzle)
+            for where, (column, row) in starts.items():
+                got = _load(bench, 2, tensor_map, (column, row), width * _ROWS)
+                window = _window(data, row, 2 * column, _ROWS, width)
+                same = bool(np.array_equal(got, _box_image(window, width, swizzle)))
+                (layout if where == "inside" else edges)[f"{swizzle} {where}"] = same
+    return [
+        _claim(
+            "TMA load layout",
+            "Does a box land row after row, 16-byte chunks XORed by the stated bits, for no, 32-, "
+            "64- and 128-byte swizzle?",
+            layout,
+        ),
+        _claim(
+            "TMA load edges",
+            "Do elements outside the tensor (negative coordinates too) land as zeros, and does the "
+            "transaction count the whole box?",
+            edges,
+        ),
+        _stripes_fact(bench, rng),
+    ]
+
+
+def _claim(name: str, question: str, readings: dict[str, bool]) -> Fact:
+    wrong = [key for key, right in readings.items() if not right]
+    answer = f"not for {listing(wrong)}" if wrong else f"yes ({len(readings)} cases)"
+    return Fact(name, question, answer, not wrong, dict(readings))
+
+
+def _stripes_fact(bench: Bench, rng: np.random.Generator) -> Fact:
+    data = rng.integers(0, 256, (128, 256), np.uint8)  # 128 rows of 128 bf16
+    with DeviceBuffer.of(data) as source:
+        dims, strides, box = (64, 128, 2), (256, 128), (64, _ROWS, 2)
+        tensor_map = encode(source.address, "bf16", dims, strides, box, 128)
+        got = _load(bench, 3, tensor_map, (0, 32, 0), 256 * _ROWS)
+    stacked = np.concatenate([data[32:96, :128], data[32:96, 128:]])
+    holds = bool(np.array_equal(got, _box_image(stacked, 128, 128)))
+    return Fact(
+        "TMA stripes",
+        "Does a 3-D box (64, rows, 2) over strides (pitch, 128 bytes) land as two stripes?",
+        "yes" if holds else "no",
+        holds,
+    )
+
+
+def _narrow_fact(bench: Bench) -> Fact:
+    """How a box narrower than its swizzle lies in shared memory."""
+    data = np.random.default_rng(4).integers(0, 256, (128, 256), np.uint8)
+    readings: dict[str, str] = {}
+    with DeviceBuffer.of(data) as source:
+        for swizzle in _SWIZZLES:
+            for width in (16, 32, 48, 64, 96, 112):
+                if swizzle and width >= swizzle:
+                    continue
+                box = (width, _ROWS)
+                tensor_map = encode(source.address, "u8", (256, 128), (256,), box, swizzle)
+                got = _load(bench, 2, tensor_map, (16, 8), width * _ROWS)
+                window = _window(data, 8, 16, _ROWS, width)
+                pitches = {"rows packed": width}
+                if swizzle:
+                    pitches["pitch = swizzle width"] = swizzle
+                fits = [
+                    words_
+                    for words_, pitch in pitches.items()
+                    if np.array_equal(got, _box_image(window, pitch, swizzle))
+                ]
+                readings[f"{width} bytes in swizzle {swizzle}"] = fits[0] if fits else "neither"
+    kinds = sorted(set(readings.values()))
+    answer = "; ".join(
+        f"{kind}: {listing(k for k, v in readings.items() if v == kind)}" for kind in kinds
+    )
+    return Fact(
+        "TMA narrow boxes",
+        "How do the rows of a box narrower than its swizzle lie in shared memory?",
+        answer,
+        None,
+        dict(readings),
+    )
+
+
+def _store_facts(bench: Bench) -> list[Fact]:
+    rng = np.random.default_rng(5)
+    image = rng.integers(0, 256, DUMP_BYTES, np.uint8)
+    exact: dict[str, bool] = {}
+    with DeviceBuffer.of(image) as source:
+        for dtype, size in _SIZES.items():
+            for swizzle in (0, 128):
+                for inner in _extents(size):
+                    for column in (0, -16 // size, 16 // size):
+                        right = _store_is_exact(
+                            bench, source, image, (dtype, size, swizzle, inner, column)
+                        )
+                        key = f"{dtype} extent {inner} ({inner * size % 16} bytes over 16)"
+                        exact[key] = exact.get(key, True) and right
+    return [
+        _claim(
+            "TMA store clipping",
+            "A store whose tensor ends inside the box, pitch a multiple of 16 bytes: is every "
+            "element inside written and every byte outside untouched, for any inner extent?",
+            exact,
+        )
+    ]
+
+
+def _extents(size: int) -> list[int]:
+    whole = 96 // size
+    return sorted({whole - 3, *(whole + extra for extra in range(16 // size + 1))})
+
+
+def _store_is_exact(
+    bench: Bench, source: DeviceBuffer, image: Array, case: tuple[str, int, int, int, int]
+) -> bool:
+    dtype, size, swizzle, inner, column = case
+    width, rows, margin = 128, 40, 1024
+    pitch = -(-inner * size // 16) * 16 + 32
+    before = np.full(margin + pitch * 80 + margin, _GLOBAL_POISON, np.uint8)
+    with DeviceBuffer.of(before) as target:
+        dims, box = (inner, rows), (width // size, _ROWS)
+        tensor_map = encode(target.address + margin, dtype, dims, (pitch,), box, swizzle)
+        bench.run(
+            "tma_store_2d",
+            [tensor_map, source.address, column, 3],
+            threads=128,
+            shared_bytes=IMAGE_BYTES,
+        )
+        after = target.read(before.shape, np.uint8)
+    expected = before.copy()
+    address = np.arange(_ROWS)[:, None] * width + np.arange(width)[None, :]
+    box_bytes = image[swizzled(address, swizzle)]
+    for i in range(_ROWS):
+        row, first = 3 + i, column * size
+        low, high = max(first, 0), min(first + width, inner * size)
+        if row < rows and low < high:
+            at = margin + row * pitch
+            expected[at + low : at + high] = box_bytes[i, low - first : high - first]
+    return bool(np.array_equal(after, expected))
+
+
+def _tf32_fact(bench: Bench) -> Fact:
+    values = (1 + np.arange(_ROWS * 8) * 2.0**-13).astype(np.float32).reshape(_ROWS, 8)
+    with DeviceBuffer.of(values) as source:
+        tensor_map = encode(source.address, "tf32", (8, _ROWS), (32,), (8, _ROWS), 0)
+        got = _load(bench, 2, tensor_map, (0, 0), 32 * _ROWS)[: 32 * _ROWS].view(np.uint32)
+    raw = values.view(np.uint32).reshape(-1)
+    even = (raw + 0xFFF + (raw >> 13 & 1)) & np.uint32(0xFFFFE000)
+    candidates = {
+        "leaves the bits as they are": raw,
+        "truncates": raw & np.uint32(0xFFFFE000),
+        "rounds to nearest, ties away": (raw + 0x1000) & np.uint32(0xFFFFE000),
+        "rounds to nearest even": even,
+    }
+    fits = [words_ for words_, bits in candidates.items() if np.array_equal(got, bits)]
+    answer = fits[0] if fits else "none of the roundings tried"
+    return Fact("TMA tf32 type", "What does a load through a tf32 map do to f32 bits?", answer)
+
+
+# --- stmatrix, ldmatrix, base address -------------------------------------------------------------
+
+
+def _yes(right: bool) -> str:
+    return "yes" if right else "no"
+
+
+def _matrix_facts(bench: Bench) -> list[Fact]:
+    facts = []
+    matrix, row, column = np.meshgrid(np.arange(4), np.arange(8), np.arange(8), indexing="ij")
+    for transposed in (False, True):
+        i, j = (column, row) if transposed else (row, column)
+        lane, half = 4 * i + j // 2, j % 2
+        suffix, mark = ("_trans", ".trans") if transposed else ("", "")
+        with words(128) as target:
+            bench.run(f"stmatrix{suffix}", [target.address], threads=32, shared_bytes=1024)
+            stored = target.read((4, 8, 8), np.uint16)
+            bench.run(f"ldmatrix{suffix}", [target.address], threads=32, shared_bytes=1024)
+            loaded = target.read((4, 32, 2), np.uint16)
+        store_right = bool(np.array_equal(stored, 256 * lane + 2 * matrix + half))
+        expected = np.empty((4, 32, 2), np.uint16)
+        expected[matrix, lane, half] = 64 * matrix + 8 * row + column
+        load_right = bool(np.array_equal(loaded, expected))
+        facts.append(
+            Fact(
+                f"stmatrix{mark} order",
+                f"stmatrix.x4{mark} and ldmatrix.x4{mark}: register q belongs to the matrix whose "
+                "rows lanes 8q to 8q+7 address, and element (i, j) of it "
+                f"{'(transposed: j, i) ' if transposed else ''}to lane 4i + j/2, half j%2?",
+                f"stmatrix {_yes(store_right)}, ldmatrix {_yes(load_right)}",
+                store_right and load_right,
+            )
+        )
+    return facts
+
+
+def _base_fact(bench: Bench) -> Fact:
+    readings = {}
+    for still in (0, 20):
+        for cluster in (1, 2):
+            with words(2) as target:
+                name = f"shared_base_s{still}_c{cluster}"
+                bench.run(name, [target.address], threads=32, shared_bytes=4096, grid=cluster)
+                found = target.read((2,), np.uint32)[:cluster]
+            key = f"{still} static bytes, cluster {cluster}"
+            readings[key] = [f"{value:#x}" for value in found]
+    aligned = all(int(v, 16) % 1024 == 0 for values in readings.values() for v in values)
+    return Fact(
+        "dynamic shared base",
+        "Is the base of dynamic shared memory (declared .align 1024) a multiple of 1024, also with "
+        "static shared memory beside it and in a cluster?",
+        f"{'yes' if aligned else 'no'}: "
+        + "; ".join(f"{key}: {listing(values)}" for key, values in readings.items()),
+        aligned,
+        dict(readings),
+    )
+
+
+def measure() -> list[Fact]:
+    """All facts of this file (needs a GPU with TMA)."""
+    bench = Bench(kernels())
+    return [
+        *_load_facts(bench),
+        _narrow_fact(bench),
+        *_store_facts(bench),
+        _tf32_fact(bench),
+        *_matrix_facts(bench),
+        _base_fact(bench),
+    ]

@@ -1,0 +1,168 @@
+"""The hardware facts that the compiler relies on, measured.
+
+    python -m tests.gpu.hardware_facts --json facts.json             measure (needs a GPU)
+    python -m tests.gpu.hardware_facts --assemble-only               only assemble every kernel
+    python -m tests.gpu.hardware_facts --render facts.json > docs/hardware.md
+
+Idea: what a manual leaves open (which bytes a descriptor reads, what a clipped store touches, what
+a fence costs) is settled by small kernels whose answer is compared byte for byte with numpy.
+
+Invariants: each batch runs in a supervised child, so that a fault or a hang spoils that batch only
+and is reported; the JSON holds every reading; the page is made from the JSON alone.
+
+Never: uses the compiler, or writes a fact by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tests.gpu.fact_kernels import module_text
+from tilec.backend_ptx.assemble import assemble, find_tool, version
+from tilec.backend_ptx.module import device_facts, driver
+from tilec.runtime.supervise import SupervisedError, run
+
+#: Batches in the order of the page; each is a module with `kernels()` and `measure()`.
+BATCHES = {
+    "tma": "Tensor copies, small matrices, shared memory",
+    "wgmma": "wgmma operands and accumulators",
+    "costs": "Rates and costs",
+    "assembler": "The assembler",
+}
+LIMIT_S = 120.0
+_NOT_MEASURED = (
+    "The cost of sinking exponentials below `wait_group` is not measured here: it shows only in a "
+    "whole attention kernel."
+)
+
+
+def _module(batch: str) -> Any:
+    return importlib.import_module(f"tests.gpu.fact_{batch}")
+
+
+def measure_batch(batch: str) -> list[dict[str, Any]]:
+    """The facts of one batch as plain data; runs inside the child."""
+    return [fact.record() for fact in _module(batch).measure()]
+
+
+def describe_device() -> dict[str, Any]:
+    """Device and driver; runs inside the child."""
+    facts = device_facts()
+    _, release = driver().cuDriverGetVersion()
+    return {
+        "name": facts.name,
+        "compute_capability": list(facts.compute_capability),
+        "sm_count": facts.sm_count,
+        "l2_bytes": facts.l2_bytes,
+        "shared_bytes_per_cta": facts.shared_bytes_per_cta,
+        "cuda": f"{release // 1000}.{release % 1000 // 10}",
+    }
+
+
+def measure(batches: Sequence[str], limit_s: float = LIMIT_S) -> dict[str, Any]:
+    """Run the batches, each in its own child, and collect what they found."""
+    page: dict[str, Any] = {
+        "taken": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "device": run(describe_device, limit_s=limit_s),
+        "ptxas": version() if find_tool("ptxas") else None,
+        "batches": {},
+    }
+    for batch in batches:
+        try:
+            page["batches"][batch] = {"facts": run(measure_batch, batch, limit_s=limit_s)}
+        except SupervisedError as error:
+            page["batches"][batch] = {"facts": [], "failure": str(error)}
+        print(f"{batch}: {_summary(page['batches'][batch])}", file=sys.stderr, flush=True)
+    return page
+
+
+def _summary(batch: dict[str, Any]) -> str:
+    if "failure" in batch:
+        return f"failed: {batch['failure']}"
+    against = [fact["name"] for fact in batch["facts"] if fact["holds"] is False]
+    return f"{len(batch['facts'])} facts" + (f", against: {'; '.join(against)}" if against else "")
+
+
+def render(page: dict[str, Any]) -> str:
+    """The Markdown page of the facts."""
+    device = page["device"]
+    major, minor = device["compute_capability"]
+    lines = [
+        "# Hardware facts, measured",
+        "",
+        f"{device['name']}, compute capability {major}.{minor}, {device['sm_count']} SMs, "
+        f"{device['l2_bytes'] >> 20} MB of L2, {device['shared_bytes_per_cta']} bytes of shared "
+        f"memory a CTA; CUDA {device['cuda']}, ptxas {page['ptxas'] or 'not installed'}; taken "
+        f"{page['taken']}.",
+        "",
+        "Made by `python -m tests.gpu.hardware_facts --render`; `python -m "
+        "tests.gpu.hardware_facts --json facts.json` measures again. A question with a claim is "
+        "marked **holds** or **does not hold**; the others are readings.",
+    ]
+    for batch, found in page["batches"].items():
+        lines += ["", f"## {BATCHES[batch]}", ""]
+        if "failure" in found:
+            first = found["failure"].splitlines()[0]
+            lines += [f"Not measured: {first}", ""]
+            continue
+        lines += ["| fact | question | measured | claim |", "| --- | --- | --- | --- |"]
+        lines += [_row(fact) for fact in found["facts"]]
+    return "\n".join([*lines, "", _NOT_MEASURED, ""])
+
+
+def _row(fact: dict[str, Any]) -> str:
+    claim = {True: "holds", False: "**does not hold**", None: ""}[fact["holds"]]
+    cells = [fact["name"], fact["question"], fact["answer"], claim]
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def assemble_all(batches: Sequence[str]) -> int:
+    """Assemble every kernel; prints what ptxas says and returns the number of complaints."""
+    complaints = 0
+    for batch in batches:
+        kernels = _module(batch).kernels()
+        done = assemble(module_text(kernels))
+        bad = [note for note in done.notes if note.kind != "registers" and _is_bad(note)]
+        complaints += len(bad)
+        print(f"{batch}: {len(kernels)} kernels, up to {done.registers} registers")
+        for note in bad:
+            print(f"  {note.kernel or ''} line {note.line}: {note.text}")
+    return complaints
+
+
+def _is_bad(note: Any) -> bool:
+    return note.kind in ("warning", "error", "advisory") or note.value > 0
+
+
+def main() -> int:
+    """Measure, render or assemble, by option."""
+    parser = argparse.ArgumentParser(description="measure the facts in docs/hardware.md")
+    parser.add_argument("--json", type=Path, help="where to write the readings")
+    parser.add_argument("--render", type=Path, help="print the page made from these readings")
+    parser.add_argument("--assemble-only", action="store_true", help="assemble, run nothing")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds a batch may take")
+    parser.add_argument("--batch", action="append", choices=list(BATCHES), help="only these")
+    options = parser.parse_args()
+    batches = options.batch or list(BATCHES)
+    if options.render:
+        print(render(json.loads(options.render.read_text())), end="")
+        return 0
+    if options.assemble_only:
+        return int(assemble_all(batches) > 0)
+    page = measure(batches, options.limit)
+    if options.json:
+        options.json.write_text(json.dumps(page, indent=1) + "\n")
+    else:
+        print(render(page), end="")
+    return int(any("failure" in found for found in page["batches"].values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
