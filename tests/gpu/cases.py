@@ -85,7 +85,7 @@ class Case:
 
 def strides(shape: tuple[int, int], operand: Operand, item_bytes: int) -> tuple[int, int, int]:
     """Strides of the two axes and the offset of the first element, all in elements."""
-    outer, inner = shape if operand.order == "row" else shape[::-1]
+    inner = shape[1] if operand.order == "row" else shape[0]
     outer_stride, inner_stride, offset = max(inner, 1), 1, 0
     match operand.view:
         case "padded":  # to the next multiple of 16 bytes and 16 more
@@ -141,7 +141,7 @@ def gemm_random(seed: int) -> Iterator[Case]:
 
 def gemm_views(seed: int = 0) -> Iterator[Case]:
     """Each kind of array at each place, the others packed; forms as they come."""
-    for dtype, sizes, (form, orders) in product(GEMM_DTYPES, VIEW_SIZES, FORMS.items()):
+    for dtype, sizes, orders in product(GEMM_DTYPES, VIEW_SIZES, FORMS.values()):
         plain = [Operand(order) for order in (*orders, "row")]
         for place in range(3):
             for view in OUTPUT_VIEWS if place == 2 else INPUT_VIEWS:

@@ -168,8 +168,11 @@ def read_by_wgmma(plan: DescriptorPlan, bits: int, mn: int, k: int) -> int:
 @pytest.mark.parametrize(
     ("layout", "bits"),
     [
-        *[(swizzled(64, 2 * span * 8 // bits, bits, span), bits)
-          for bits in (8, 16, 32) for span in (32, 64, 128)],
+        *[
+            (swizzled(64, 2 * span * 8 // bits, bits, span), bits)
+            for bits in (8, 16, 32)
+            for span in (32, 64, 128)
+        ],
         *[(core_matrices(64, 2 * 256 // bits, bits), bits) for bits in (8, 16, 32)],
         *[(swizzled(64, 32, 16, span, "column"), 16) for span in (32, 64, 128)],
         (core_matrices(64, 32, 16, "column"), 16),
