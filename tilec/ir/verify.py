@@ -57,12 +57,13 @@ def kernel_faults(module: Module, kernel: Kernel) -> list[Fault]:
     """All faults of one kernel."""
     from tilec.ir.levels import LEVELS
     from tilec.ir.protocol import protocol_faults
+    from tilec.targets import TARGETS
 
     families, types = LEVELS[module.level]
     faults: list[Fault] = []
     _region_faults(kernel.body, set(), families, types, faults)
     if module.level == "cta" and not faults:
-        faults.extend(protocol_faults(kernel))
+        faults.extend(protocol_faults(kernel, TARGETS.get(module.target)))
     return faults
 
 
