@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +182,7 @@ class Sampler:
         self._samples: list[tuple[float, float]] = []
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._ask = _nvml_reader(ordinal) or _smi_reader(ordinal)
+        self._ask = _reader(ordinal)
 
     def __enter__(self) -> Sampler:
         """Start sampling."""
@@ -210,6 +211,11 @@ class Sampler:
             return None, None
         clocks, powers = zip(*self._samples, strict=True)
         return statistics.median(clocks), statistics.median(powers)
+
+
+@cache
+def _reader(ordinal: int) -> Callable[[], tuple[float, float] | None] | None:
+    return _nvml_reader(ordinal) or _smi_reader(ordinal)
 
 
 def _nvml_reader(ordinal: int) -> Callable[[], tuple[float, float] | None] | None:

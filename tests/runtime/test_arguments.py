@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tilec.backend_ptx.module import Arguments, pack
+from tilec.backend_ptx.arguments import Arguments, pack
 from tilec.backend_ptx.tensormap import TensorMap
 
 
