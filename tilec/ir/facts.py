@@ -51,7 +51,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Every choice of a kernel's compilation; ``None`` or an empty tuple leaves it to the passes."""
+    """Every choice of a kernel's compilation; ``None`` or ``()`` leaves it to the passes."""
 
     tiles: tuple[tuple[str, int], ...] = ()
     """Tile size by loop name (the name bound in ``for i in ...tiles(M)``)."""

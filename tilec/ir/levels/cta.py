@@ -42,7 +42,6 @@ from tilec.ir.types import (
 from tilec.layout.linear import Layout
 
 
-
 @dataclass(frozen=True)
 class Token(Type, name="token"):
     """The right to issue, passed among the groups of a role."""
@@ -119,17 +118,17 @@ class MakeRing(Op, name="cta.ring"):
     (byte offset of the first mbarrier) are set by the shared-memory placement.
     """
 
+    type: Type = result_type()
     offset: int = attribute(default=-1)
     barriers: int = attribute(default=-1)
-    type: Type = result_type()
     out: Value[Ring] = result()
 
 
 class Buffer(Op, name="cta.buffer"):
     """A tile in shared memory that its users order themselves; ``offset`` as for rings."""
 
-    offset: int = attribute(default=-1)
     type: Type = result_type()
+    offset: int = attribute(default=-1)
     out: Value[Shared] = result()
 
 
@@ -206,8 +205,8 @@ class Role(Op, name="cta.role", effects=Effects.ORDERS):
     first: int = attribute()
     warps: int = attribute()
     group: int = attribute()
-    registers: int = attribute(default=0)
     body: Region = region()
+    registers: int = attribute(default=0)
 
     def check(self) -> Iterator[str]:
         """Groups divide the warps."""
@@ -243,9 +242,9 @@ class Load(Op, name="cta.load", effects=Effects.READS | Effects.WRITES):
     stage: Value[Free] = operand()
     source: Value[TensorMap] = operand()
     origin: tuple[Value[Scalar], ...] = operands()
-    part: int = attribute(default=0)
     axes: tuple[int, ...] = attribute()
     """The array axes that the part's tile axes run along."""
+    part: int = attribute(default=0)
 
 
 class Wait(Op, name="cta.wait", effects=Effects.ORDERS):
@@ -278,8 +277,8 @@ class Product(Op, name="cta.product", effects=Effects.READS):
 
     a: Value[Any] = operand()
     b: Value[Shared] = operand()
-    acc: Value[Any] = operand(optional=True)
     type: Type = result_type()
+    acc: Value[Any] | None = operand(optional=True, default=None)
     out: Value[Flight] = result()
 
     def check(self) -> Iterator[str]:
@@ -512,10 +511,10 @@ class Read(Op, name="cta.read", effects=Effects.READS):
     array: Value[Array] = operand()
     origin: tuple[Value[Scalar], ...] = operands()
     axes: tuple[int, ...] = attribute()
+    type: Type = result_type()
     bounded: tuple[int, ...] = attribute(default=())
     vector: int = attribute(default=1)
     fill: int | float | bool = attribute(default=0)
-    type: Type = result_type()
     out: Value[Register] = result()
 
 

@@ -1,4 +1,4 @@
-"""Structured control, the same ops at levels ``tile`` and ``cta``: loops carry values explicitly."""
+"""Structured control for levels ``tile`` and ``cta``: loops carry values explicitly."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class For(Op, name="flow.for"):
     upper: Value[Scalar] = operand()
     step: Value[Scalar] = operand()
     init: tuple[Value[Any], ...] = operands()
-    unroll: int = attribute(default=1)
     body: Region = region()
+    unroll: int = attribute(default=1)
     finals: tuple[Value[Any], ...] = results()
 
     def infer(self) -> Sequence[Type]:
@@ -58,10 +58,10 @@ class If(Op, name="flow.if"):
     """
 
     condition: Value[Scalar] = operand()
-    cold: bool = attribute(default=False)
     types: tuple[Type, ...] = result_types()
     then: Region = region()
     otherwise: Region = region()
+    cold: bool = attribute(default=False)
     out: tuple[Value[Any], ...] = results()
 
     def check(self) -> Iterator[str]:

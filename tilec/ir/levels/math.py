@@ -28,13 +28,15 @@ def element_type(type: Type) -> DType:
 def with_element_type(type: Type, dtype: DType) -> Type:
     """The same shape and home with another element type."""
     if isinstance(type, Scalar | Tile | Register):
-        return replace(type, dtype=dtype)
+        changed: Type = replace(type, dtype=dtype)
+        return changed
     raise TypeError(f"{type} has no elements to compute on")
 
 
 def common_shape(values: Sequence[Value[Any]]) -> Type:
     """The type that decides shape and home: the first that is not a scalar."""
-    return next((v.type for v in values if not isinstance(v.type, Scalar)), values[0].type)
+    found: Type = next((v.type for v in values if not isinstance(v.type, Scalar)), values[0].type)
+    return found
 
 
 class Elementwise(Op):

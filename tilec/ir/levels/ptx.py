@@ -1,4 +1,4 @@
-"""Level ``ptx``: one op is one instruction, repeated over a range of registers, or a fixed template.
+"""Level ``ptx``: an op is an instruction over a range of registers, or a fixed template.
 
 A value of type ``bits<f32, 40>`` is 40 virtual registers, one a register of the thread. Two ops
 only rename registers and emit nothing: ``ptx.pick`` and ``ptx.join``. ``ptx.copy`` emits moves.
@@ -97,8 +97,8 @@ class Alu(Op, name="ptx.alu"):
 
     inputs: tuple[Value[Bits], ...] = operands()
     opcode: str = attribute()
-    per: int = attribute(default=1)
     type: Type = result_type()
+    per: int = attribute(default=1)
     out: Value[Bits] = result()
 
     def check(self) -> Iterator[str]:
@@ -223,11 +223,11 @@ class If(Op, name="ptx.if", effects=Effects.ORDERS):
     """
 
     condition: Value[Bits] = operand()
-    cold: bool = attribute(default=False)
-    uniform: bool = attribute(default=False)
     types: tuple[Type, ...] = result_types()
     then: Region = region()
     otherwise: Region = region()
+    cold: bool = attribute(default=False)
+    uniform: bool = attribute(default=False)
     out: tuple[Value[Bits], ...] = results()
 
     def check(self) -> Iterator[str]:
@@ -256,13 +256,13 @@ class Load(Op, name="ptx.load", effects=Effects.READS):
     """
 
     address: Value[Bits] = operand()
-    guard: Value[Bits] = operand(optional=True)
     space: str = attribute()
     width: str = attribute()
+    type: Type = result_type()
+    guard: Value[Bits] | None = operand(optional=True, default=None)
     offset: int = attribute(default=0)
     modifiers: str = attribute(default="")
     otherwise: int | float = attribute(default=0)
-    type: Type = result_type()
     out: Value[Bits] = result()
 
 
@@ -271,9 +271,9 @@ class Store(Op, name="ptx.store", effects=Effects.WRITES):
 
     address: Value[Bits] = operand()
     value: Value[Bits] = operand()
-    guard: Value[Bits] = operand(optional=True)
     space: str = attribute()
     width: str = attribute()
+    guard: Value[Bits] | None = operand(optional=True, default=None)
     offset: int = attribute(default=0)
     modifiers: str = attribute(default="")
 
@@ -282,9 +282,9 @@ class LoadMatrix(Op, name="ptx.ldmatrix", effects=Effects.READS):
     """``ldmatrix.sync.aligned.m8n8.x{count}{.trans}.shared.b16``."""
 
     address: Value[Bits] = operand()
+    type: Type = result_type()
     offset: int = attribute(default=0)
     transpose: bool = attribute(default=False)
-    type: Type = result_type()
     out: Value[Bits] = result()
 
 
@@ -308,7 +308,7 @@ class Fence(Op, name="ptx.fence", effects=Effects.ORDERS):
     """
 
     kind: str = attribute()
-    guard: Value[Bits] = operand(optional=True)
+    guard: Value[Bits] | None = operand(optional=True, default=None)
 
 
 class BarrierSync(Op, name="ptx.bar_sync", effects=Effects.ORDERS):
@@ -329,15 +329,15 @@ class MbarrierInit(Op, name="ptx.mbarrier_init", effects=Effects.ORDERS):
     """``mbarrier.init.shared::cta.b64 [address + offset], arrivals``."""
 
     address: Value[Bits] = operand()
-    offset: int = attribute(default=0)
     arrivals: int = attribute()
+    offset: int = attribute(default=0)
 
 
 class MbarrierArrive(Op, name="ptx.mbarrier_arrive", effects=Effects.ORDERS):
     """``mbarrier.arrive``; with ``bytes`` > 0, ``mbarrier.arrive.expect_tx``."""
 
     address: Value[Bits] = operand()
-    guard: Value[Bits] = operand(optional=True)
+    guard: Value[Bits] | None = operand(optional=True, default=None)
     offset: int = attribute(default=0)
     bytes: int = attribute(default=0)
 
@@ -380,8 +380,8 @@ class TmaStore(Op, name="ptx.tma_store", effects=Effects.READS | Effects.WRITES)
 class BulkWait(Op, name="ptx.bulk_wait", effects=Effects.ORDERS):
     """``cp.async.bulk.wait_group{.read} pending`` by the guarded thread."""
 
-    guard: Value[Bits] = operand(optional=True)
     pending: int = attribute()
+    guard: Value[Bits] | None = operand(optional=True, default=None)
     read: bool = attribute(default=True)
 
 
@@ -397,15 +397,15 @@ class Wgmma(Op, name="ptx.wgmma", effects=Effects.READS):
 
     a: Value[Bits] = operand()
     b: Value[Bits] = operand()
-    acc: Value[Bits] = operand(optional=True)
     n: int = attribute()
     k: int = attribute()
     accumulate: str = attribute()
     a_type: str = attribute()
     b_type: str = attribute()
+    type: Type = result_type()
+    acc: Value[Bits] | None = operand(optional=True, default=None)
     transpose_a: bool = attribute(default=False)
     transpose_b: bool = attribute(default=False)
-    type: Type = result_type()
     out: Value[Bits] = result()
 
 

@@ -1,0 +1,525 @@
+"""Tiles between registers, shared memory and global memory, by plain and matrix instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilec.ir.core import Builder, Region, Value
+from tilec.ir.declare import Refused
+from tilec.ir.levels import cta, ptx
+from tilec.ir.types import Array, Bits, DType, Register
+from tilec.layout.linear import Layout, LayoutRefusal
+from tilec.layout.matrices import matrix_plan
+from tilec.layout.vectors import GlobalPlan, global_plan, shared_plan
+from tilec.passes.select.rings import View, block_bytes, entry_value, view_address, window_layout
+from tilec.passes.select.selector import (
+    PtxValue,
+    Selector,
+    bits_of,
+    is_packed,
+    lowers,
+    record,
+    register_kind,
+)
+
+
+def _memory_width(byte_count: int, kind: str) -> tuple[str, int]:
+    """PTX type and vector length of one access of that many bytes of registers of ``kind``."""
+    unit = {"b64": 8, "f64": 8, "b32": 4, "f32": 4, "b16": 2}[kind]
+    return kind, max(1, byte_count // unit)
+
+
+# --- shared memory -----------------------------------------------------------------------------
+
+
+def _based(sel: Selector, view: View, plan: Any, number: int) -> PtxValue:
+    """Address of a plan's base: the view's start plus the thread's own offset."""
+    own = sel.index_map(plan.thread, plan.bases[number])
+    if view.stage is None and (view.block is None or entry_value(sel, view.block)):
+
+        def make(build: Builder) -> PtxValue:
+            base = sel.alu_on(build, "add.u32", sel.shared_base(), view.base)
+            if view.block is not None:
+                base = sel.alu_on(build, "mad.lo.u32", view.block, block_bytes(view), base)
+            return sel.alu_on(build, "add.u32", base, own)
+
+        key = ("based", view.base, view.block, view.block_rows, plan.thread, plan.bases[number])
+        return sel.at_entry(key, make)
+    return sel.alu("add.u32", view_address(sel, view), own)
+
+
+def _matrix(
+    sel: Selector, view: View, layout: Layout, dtype: DType, run: Callable[[Any, PtxValue], None]
+) -> None:
+    try:
+        plan = matrix_plan(layout, window_layout(view), dtype.bits)
+    except LayoutRefusal as refusal:
+        raise Refused(str(refusal)) from None
+    for instruction in plan.instructions:
+        run((instruction, plan), _based(sel, view, plan, instruction.base))
+
+
+@lowers(cta.Put)
+def _put(sel: Selector, op: cta.Put) -> None:
+    view = record(sel, op.target, View)
+    type = op.value.type
+    value = sel.get(op.value)
+    if op.target.type.shape != type.shape or op.target.type.dtype != type.dtype:
+        raise Refused(f"a tile {type} does not fit {op.target.type}")
+    if op.instruction == "stmatrix":
+
+        def store(which: Any, address: PtxValue) -> None:
+            instruction, plan = which
+            sel.build.add(
+                ptx.StoreMatrix(
+                    address,
+                    sel.pick(value, *instruction.registers),
+                    offset=instruction.displacement,
+                    transpose=plan.transposed,
+                )
+            )
+
+        _matrix(sel, view, type.layout, type.dtype, store)
+        return
+    _plain_put(sel, view, type, value)
+
+
+def _packing(dtype: DType) -> int:
+    """Elements in one register of a tile."""
+    return 32 // dtype.bits if is_packed(dtype) else 1
+
+
+def _plain_plan(view: View, type: Register) -> Any:
+    try:
+        plan = shared_plan(type.layout, window_layout(view), type.dtype.bits)
+    except LayoutRefusal as refusal:
+        raise Refused(str(refusal)) from None
+    return plan
+
+
+def _plain_put(sel: Selector, view: View, type: Register, value: PtxValue) -> None:
+    if type.dtype.name == "bool":
+        raise Refused("bool tiles are not stored in shared memory")
+    plan = _plain_plan(view, type)
+    packing = _packing(type.dtype)
+    for access in plan.accesses:
+        address = _based(sel, view, plan, access.base)
+        if plan.elements < packing:
+            piece, width = _halves(sel, value, access.register, type.dtype), "b16"
+        else:
+            first = access.register // packing
+            registers = range(first, first + plan.elements // packing)
+            piece, width = sel.pick(value, *registers), value.type.kind
+        sel.build.add(
+            ptx.Store(address, piece, space="shared", width=width, offset=access.displacement)
+        )
+
+
+def _halves(sel: Selector, value: PtxValue, register: int, dtype: DType) -> PtxValue:
+    """One 16-bit element of a packed tile."""
+    if dtype.bits != 16:
+        raise Refused(f"single elements of {dtype} tiles cannot be taken out in this version")
+    pair = sel.pick(value, register // 2)
+    both = sel.build.add(ptx.Unpack(pair, type=Bits("b16", 2))).out
+    return sel.pick(both, register % 2)
+
+
+@lowers(cta.Get)
+def _get(sel: Selector, op: cta.Get) -> None:
+    view = record(sel, op.x, View)
+    type = op.out.type
+    bits = bits_of(type)
+    if op.x.type.shape != type.shape or op.x.type.dtype != type.dtype:
+        raise Refused(f"a tile {op.x.type} does not give {type}")
+    found: dict[int, PtxValue] = {}
+    if op.instruction == "ldmatrix":
+
+        def load(which: Any, address: PtxValue) -> None:
+            instruction, plan = which
+            read = ptx.LoadMatrix(
+                address,
+                offset=instruction.displacement,
+                transpose=plan.transposed,
+                type=Bits("b32", len(instruction.registers)),
+            )
+            out = sel.build.add(read).out
+            for position, register in enumerate(instruction.registers):
+                found[register] = sel.pick(out, position)
+
+        _matrix(sel, view, type.layout, type.dtype, load)
+    else:
+        plan = _plain_plan(view, type)
+        packing = _packing(type.dtype)
+        if plan.elements < packing:
+            raise Refused("single narrow elements cannot be read from shared memory here")
+        for access in plan.accesses:
+            read_plain = ptx.Load(
+                _based(sel, view, plan, access.base),
+                space="shared",
+                width=bits.kind,
+                offset=access.displacement,
+                type=Bits(bits.kind, plan.elements // packing),
+            )
+            out = sel.build.add(read_plain).out
+            for position in range(out.type.count):
+                found[access.register // packing + position] = sel.pick(out, position)
+    sel.set(op.out, sel.join([found[r] for r in range(bits.count)]))
+
+
+# --- global memory -----------------------------------------------------------------------------
+
+
+class _Global:
+    """Addresses and bounds of a register tile in an array with run-time strides."""
+
+    def __init__(
+        self,
+        sel: Selector,
+        op: cta.Read | cta.Write,
+        array: Value[Array],
+        type: Register,
+    ) -> None:
+        self.sel, self.op, self.array, self.type = sel, op, array, type
+        self.element_bytes = array.type.dtype.bytes
+        self.unit_tile_axis = type.layout.rank - 1
+
+    def plan(self, vector: int) -> GlobalPlan:
+        """Accesses of at most ``vector`` elements."""
+        bits = self.array.type.dtype.bits if self.array.type.dtype.name != "bool" else 8
+        try:
+            return global_plan(self.type.layout, bits, max_bytes=max(1, vector * bits // 8))
+        except LayoutRefusal as refusal:
+            raise Refused(str(refusal)) from None
+
+    def extent(self, axis: int) -> PtxValue:
+        """Run-time extent of an array axis."""
+        return self.sel.parameter("extent", self.array.name, axis, bits="b32")
+
+    def stride(self, axis: int) -> PtxValue:
+        """Byte stride of an array axis, 64 bits."""
+        sel = self.sel
+
+        def make(build: Builder) -> PtxValue:
+            elements = sel.parameter("stride", self.array.name, axis, bits="b64")
+            return sel.alu_on(build, "mul.lo.s64", elements, self.element_bytes, kind="b64")
+
+        return sel.at_kernel(("stride_bytes", self.array.name, axis), make)
+
+    def unit_stride(self) -> bool:
+        """Whether the last tile axis is promised to have stride one."""
+        facts = self.sel.ctx.facts.array(self.array.name)
+        axis = self.op.axes[self.unit_tile_axis] if self.op.axes else -1
+        return facts is not None and facts.unit_axis == axis
+
+    def own_coordinate(self, tile_axis: int) -> PtxValue:
+        """Tile origin plus the thread's own place along a tile axis."""
+        sel = self.sel
+        own = sel.index_map(self.plan(1).thread[tile_axis])
+        origin = sel.get(self.op.origin[self.op.axes[tile_axis]])
+        return sel.alu("add.s32", origin, own)
+
+    def base(self, coordinates: list[PtxValue]) -> PtxValue:
+        """Byte address of the thread's first element."""
+        sel = self.sel
+        address = sel.parameter("pointer", self.array.name, bits="b64")
+        for axis in range(len(self.array.type.shape)):
+            if axis in self.op.axes:
+                at = coordinates[self.op.axes.index(axis)]
+            else:
+                at = sel.get(self.op.origin[axis])
+            if self.unit_stride() and axis == self.op.axes[self.unit_tile_axis]:
+                wide = sel.alu("mul.wide.s32", at, self.element_bytes, kind="b64")
+                address = sel.alu("add.s64", address, wide, kind="b64")
+                continue
+            wide = sel.alu("cvt.s64.s32", at, kind="b64")
+            address = sel.alu("mad.lo.s64", wide, self.stride(axis), address, kind="b64")
+        return address
+
+    def partial_vectors(self) -> int:
+        """Elements of a vector that may be cut by the array's end; 1 where none is."""
+        vector = self.op.vector if self.unit_stride() else 1
+        elements = self.plan(vector).elements
+        return elements if self.unit_tile_axis in self.op.bounded else 1
+
+    def whole_vectors(self, elements: int) -> PtxValue:
+        """True when the bounded unit axis has a multiple of ``elements``."""
+        extent = self.extent(self.op.axes[self.unit_tile_axis])
+        rest = self.sel.alu("and.b32", extent, elements - 1)
+        return self.sel.alu("setp.eq.u32", rest, 0, kind="pred")
+
+    def accesses(
+        self, vector: int, access: Callable[[PtxValue, int, PtxValue | None, int, int], None]
+    ) -> None:
+        """Call ``access(address, offset, guard, first register, elements)`` for each access."""
+        self._accesses(self.plan(vector if self.unit_stride() else 1), access)
+
+    def _accesses(
+        self,
+        plan: GlobalPlan,
+        access: Callable[[PtxValue, int, PtxValue | None, int, int], None],
+    ) -> None:
+        sel, op = self.sel, self.op
+        coordinates = [self.own_coordinate(axis) for axis in range(self.type.layout.rank)]
+        base = self.base(coordinates)
+        addresses: dict[tuple[int, ...], PtxValue] = {}
+        guards: dict[tuple[int, int], PtxValue] = {}
+        unit = self.unit_tile_axis if self.unit_stride() else -1
+        for item in plan.accesses:
+            outer = tuple(0 if a == unit else o for a, o in enumerate(item.offset))
+            if outer not in addresses:
+                addresses[outer] = self._moved(base, outer)
+            guard: PtxValue | None = self._writer()
+            for axis in op.bounded:
+                key = (axis, item.offset[axis])
+                if key not in guards:
+                    at = sel.alu("add.s32", coordinates[axis], item.offset[axis])
+                    limit = self.extent(op.axes[axis])
+                    guards[key] = sel.alu("setp.lt.s32", at, limit, kind="pred")
+                guard = (
+                    guards[key]
+                    if guard is None
+                    else sel.alu("and.pred", guard, guards[key], kind="pred")
+                )
+            shift = item.offset[unit] * self.element_bytes if unit >= 0 else 0
+            access(addresses[outer], shift, guard, item.register, plan.elements)
+
+    def _moved(self, base: PtxValue, outer: tuple[int, ...]) -> PtxValue:
+        sel = self.sel
+        address = base
+        for axis, offset in enumerate(outer):
+            if offset:
+                wide = sel.constant(offset, "b64")
+                stride = self.stride(self.op.axes[axis])
+                address = sel.alu("mad.lo.s64", stride, wide, address, kind="b64")
+        return address
+
+    def _writer(self) -> PtxValue | None:
+        """For writes, true in the one thread that holds the first copy of its elements."""
+        if not isinstance(self.op, cta.Write):
+            return None
+        sel = self.sel
+        guard: PtxValue | None = None
+        layout = self.type.layout
+        for space, source in (("lane", sel.lane), ("warp", sel.warp_in_group)):
+            held = {"lane": 32, "warp": sel.need_role().group_warps}[space]
+            mask = sum(p.weight for p in layout.placed if p.space == space and p.digit.is_copy)
+            size = layout.size(space)
+            mask |= (held - 1) & ~(size - 1)
+            if not mask:
+                continue
+
+            def make(
+                build: Builder, mask: int = mask, source: Callable[[], PtxValue] = source
+            ) -> PtxValue:
+                kept = sel.alu_on(build, "and.b32", source(), mask)
+                return sel.alu_on(build, "setp.eq.u32", kept, 0, kind="pred")
+
+            first = sel.at_entry(("first_copy", space, mask), make)
+            guard = first if guard is None else sel.alu("and.pred", guard, first, kind="pred")
+        return guard
+
+
+_NARROW = {1: "u8", 2: "b16", 4: "b32", 8: "b64"}
+
+
+@lowers(cta.Read)
+def _read(sel: Selector, op: cta.Read) -> None:
+    type = op.out.type
+    where = _Global(sel, op, op.array, type)
+    cut = where.partial_vectors()
+    if cut == 1:
+        sel.set(op.out, _read_all(sel, op, where, op.vector))
+        return
+    condition = where.whole_vectors(cut)
+    bits = bits_of(type)
+    regions = []
+    for vector in (op.vector, 1):
+        body = Region()
+        with sel.build.inside(body):
+            sel.build.add(ptx.Yield((_read_all(sel, op, where, vector),)))
+        regions.append(body)
+    choice = ptx.If(condition, types=(bits,), then=regions[0], otherwise=regions[1])
+    sel.set(op.out, sel.build.add(choice).out[0])
+
+
+def _read_all(sel: Selector, op: cta.Read, where: _Global, vector: int) -> PtxValue:
+    type = op.out.type
+    dtype = type.dtype
+    kind, packing = bits_of(type).kind, _packing(dtype)
+    found: dict[int, PtxValue] = {}
+    single: dict[int, PtxValue] = {}
+
+    def access(
+        address: PtxValue, offset: int, guard: PtxValue | None, register: int, elements: int
+    ) -> None:
+        if elements < packing or kind == "pred":
+            single[register] = _read_one(sel, op, address, offset, guard, dtype)
+            return
+        width, count = _memory_width(elements * dtype.bytes, kind)
+        load = ptx.Load(
+            address,
+            guard=guard,
+            space="global",
+            width=width,
+            offset=offset,
+            otherwise=_fill_bits(op.fill, dtype),
+            type=Bits(kind, count),
+        )
+        out = sel.build.add(load).out
+        for position in range(count):
+            found[register // packing + position] = sel.pick(out, position)
+
+    where.accesses(vector, access)
+    if single:
+        return _pack_elements(sel, [single[r] for r in sorted(single)], dtype, type)
+    return sel.join([found[r] for r in range(bits_of(type).count)])
+
+
+def _fill_bits(fill: int | float | bool, dtype: DType) -> int | float:
+    """The fill as the literal of a whole register."""
+    if not is_packed(dtype):
+        return fill
+    if fill == 0:
+        return 0
+    raise Refused(f"a fill of {fill} for packed {dtype} is not in this version: fill with zero")
+
+
+def _read_one(
+    sel: Selector,
+    op: cta.Read,
+    address: PtxValue,
+    offset: int,
+    guard: PtxValue | None,
+    dtype: DType,
+) -> PtxValue:
+    kind = register_kind(dtype)
+    if kind == "pred":
+        load = ptx.Load(
+            address,
+            guard=guard,
+            space="global",
+            width="u8",
+            offset=offset,
+            otherwise=int(bool(op.fill)),
+            type=Bits("b16", 1),
+        )
+        byte = sel.build.add(load).out
+        wide = sel.alu("cvt.u32.u16", byte)
+        return sel.alu("setp.ne.u32", wide, 0, kind="pred")
+    width = _NARROW[dtype.bytes] if dtype.bits < 32 else kind
+    load = ptx.Load(
+        address,
+        guard=guard,
+        space="global",
+        width=width,
+        offset=offset,
+        otherwise=_fill_bits(op.fill, dtype),
+        type=Bits(kind, 1),
+    )
+    return sel.build.add(load).out
+
+
+def _pack_elements(
+    sel: Selector, elements: list[PtxValue], dtype: DType, type: Register
+) -> PtxValue:
+    """Single elements as the registers of a tile."""
+    if not is_packed(dtype):
+        return sel.join(elements)
+    if dtype.bits == 8:
+        return _pack_bytes(sel, elements)
+    if len(elements) % 2:
+        elements = [*elements, sel.constant(0, "b16")]
+    packed = [
+        sel.build.add(ptx.Combine(low, high, type=Bits("b32", 1))).out
+        for low, high in zip(elements[::2], elements[1::2], strict=True)
+    ]
+    return sel.join(packed)
+
+
+def _pack_bytes(sel: Selector, elements: list[PtxValue]) -> PtxValue:
+    words = []
+    for start in range(0, len(elements), 4):
+        word: PtxValue | None = None
+        for position, element in enumerate(elements[start : start + 4]):
+            wide = sel.alu("cvt.u32.u16", element)
+            if position:
+                wide = sel.alu("shl.b32", wide, 8 * position)
+            word = wide if word is None else sel.alu("or.b32", word, wide)
+        if word is not None:
+            words.append(word)
+    return sel.join(words)
+
+
+@lowers(cta.Write)
+def _write(sel: Selector, op: cta.Write) -> None:
+    where = _Global(sel, op, op.array, op.value.type)
+    cut = where.partial_vectors()
+    if cut == 1:
+        _write_all(sel, op, where, op.vector)
+        return
+    condition = where.whole_vectors(cut)
+    regions = []
+    for vector in (op.vector, 1):
+        body = Region()
+        with sel.build.inside(body):
+            _write_all(sel, op, where, vector)
+            sel.build.add(ptx.Yield(()))
+        regions.append(body)
+    sel.build.add(ptx.If(condition, types=(), then=regions[0], otherwise=regions[1]))
+
+
+def _write_all(sel: Selector, op: cta.Write, where: _Global, vector: int) -> None:
+    type = op.value.type
+    dtype = type.dtype
+    value = sel.get(op.value)
+    packing = _packing(dtype)
+    written: set[tuple[int, ...]] = set()
+
+    def access(
+        address: PtxValue, offset: int, guard: PtxValue | None, register: int, elements: int
+    ) -> None:
+        place = type.layout(reg=register)
+        if place in written:
+            return
+        written.add(place)
+        if value.type.kind == "pred":
+            piece = sel.alu("selp.b32", 1, 0, sel.pick(value, register))
+            piece, width = sel.alu("cvt.u16.u32", piece, kind="b16"), "u8"
+        elif elements < packing:
+            if dtype.bits == 8:
+                word = sel.pick(value, register // 4)
+                moved = sel.alu("shr.u32", word, 8 * (register % 4))
+                piece, width = sel.alu("cvt.u16.u32", moved, kind="b16"), "u8"
+            else:
+                piece, width = _halves(sel, value, register, dtype), "b16"
+        else:
+            first = register // packing
+            piece = sel.pick(value, *range(first, first + elements // packing))
+            width = value.type.kind
+        sel.build.add(
+            ptx.Store(address, piece, guard=guard, space="global", width=width, offset=offset)
+        )
+
+    where.accesses(vector, access)
+
+
+@lowers(cta.ReadScalar)
+def _read_scalar(sel: Selector, op: cta.ReadScalar) -> None:
+    dtype = op.array.type.dtype
+    address = sel.parameter("pointer", op.array.name, bits="b64")
+    for axis, value in enumerate(op.origin):
+
+        def make(build: Builder, axis: int = axis) -> PtxValue:
+            elements = sel.parameter("stride", op.array.name, axis, bits="b64")
+            return sel.alu_on(build, "mul.lo.s64", elements, dtype.bytes, kind="b64")
+
+        stride = sel.at_kernel(("stride_bytes", op.array.name, axis), make)
+        wide = sel.alu("cvt.s64.s32", sel.get(value), kind="b64")
+        address = sel.alu("mad.lo.s64", wide, stride, address, kind="b64")
+    kind = register_kind(dtype)
+    if kind == "pred":
+        raise Refused("reading a single bool is not in this version")
+    width = _NARROW[dtype.bytes] if dtype.bits < 32 else kind
+    load = ptx.Load(address, space="global", width=width, type=Bits(kind, 1))
+    sel.set(op.out, sel.build.add(load).out)

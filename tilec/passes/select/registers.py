@@ -1,0 +1,291 @@
+"""Register tiles: axes that come and go without moving data, reductions, coordinates, votes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilec.ir.declare import Refused
+from tilec.ir.levels import cta, math, ptx
+from tilec.ir.types import F32, Bits, DType, Register, Scalar
+from tilec.layout.convert import register_moves
+from tilec.layout.fragments import vector_registers
+from tilec.layout.index_map import thread_coordinates
+from tilec.layout.linear import Layout, LayoutRefusal
+from tilec.passes.select.elementwise import narrow, unpacked
+from tilec.passes.select.rings import View, view_address
+from tilec.passes.select.selector import (
+    PtxValue,
+    Selector,
+    is_packed,
+    lowers,
+    record,
+)
+
+_COMBINE = {
+    "add": ("add.rn.f32", "add.s32"),
+    "mul": ("mul.rn.f32", "mul.lo.s32"),
+    "max": ("max.NaN.f32", "max.s32"),
+    "min": ("min.NaN.f32", "min.s32"),
+}
+
+
+def combine_opcode(kind: str, dtype: DType) -> str:
+    """The instruction that combines two partial results."""
+    if kind in _COMBINE and dtype.bits == 32:
+        return _COMBINE[kind][0 if dtype.is_float else 1]
+    if dtype.name == "bool" and kind in ("and", "or"):
+        return f"{kind}.pred"
+    if dtype.is_integer and dtype.bits == 32 and kind in ("and", "or"):
+        return f"{kind}.b32"
+    raise Refused(f"reducing {dtype} by {kind} is not in this version; cast to f32 or s32 first")
+
+
+@lowers(math.Expand, math.Squeeze)
+def _same_registers(sel: Selector, op: Any) -> None:
+    if isinstance(op.x.type, Register) and isinstance(op.out.type, Register):
+        changed = op.x.type.layout
+        expands = isinstance(op, math.Expand)
+        moved = changed.insert(op.axis) if expands else changed.drop(op.axis)
+        if moved.digits != op.out.type.layout.digits:
+            raise Refused(f"the result's layout must be {moved}")
+    sel.values[op.out] = sel.values[op.x]
+
+
+@lowers(math.Broadcast)
+def _broadcast(sel: Selector, op: math.Broadcast) -> None:
+    source, target = op.x.type, op.out.type
+    if isinstance(source, Scalar) or not isinstance(target, Register):
+        raise Refused("scalars need no broadcast; use math.fill to make a tile")
+    picks = _spread_registers(source.layout, target.layout, source.shape, target.shape)
+    if not is_packed(source.dtype):
+        sel.set(op.out, sel.pick(sel.get(op.x), *picks))
+        return
+    if source.dtype.bits != 16 or not source.dtype.is_float:
+        raise Refused(f"broadcasting {source.dtype} tiles is not in this version")
+    wide = sel.pick(unpacked(sel, op.x), *picks)
+    sel.set(op.out, narrow(sel, wide, source.dtype, single=False))
+
+
+def _spread_registers(
+    source: Layout, target: Layout, small: Sequence[object], large: Sequence[object]
+) -> tuple[int, ...]:
+    """For each register of the large tile, the register of the small one that it repeats."""
+    spread = [axis for axis, (s, t) in enumerate(zip(small, large, strict=True)) if s != t]
+    if len(spread) != 1:
+        picks: tuple[int, ...] = tuple(range(target.size("reg")))
+        if spread:
+            raise Refused("broadcast one axis at a time")
+        return picks
+    try:
+        return vector_registers(target, source.drop(spread[0]), spread[0])
+    except LayoutRefusal as refusal:
+        raise Refused(str(refusal)) from None
+
+
+@lowers(cta.Coordinates)
+def _coordinates(sel: Selector, op: cta.Coordinates) -> None:
+    if not isinstance(op.type, Register):
+        raise Refused("coordinates are a register value")
+    layout = op.type.layout
+    try:
+        own = sel.index_map(thread_coordinates(layout)[op.axis])
+    except LayoutRefusal as refusal:
+        raise Refused(str(refusal)) from None
+    count = layout.size("reg")
+    steps = sel.join([sel.constant(layout(reg=r)[op.axis]) for r in range(count)])
+    sel.set(op.out, sel.alu("add.s32", own, steps, count=count))
+
+
+def _reduction_groups(layout: Layout, kept: Layout, axis: int) -> list[list[int]]:
+    """For each register of the result, the registers of the operand that it combines."""
+    groups: list[list[int]] = [[] for _ in range(kept.size("reg"))]
+    at = {kept(reg=r): r for r in range(kept.size("reg"))}
+    for register in range(layout.size("reg")):
+        place = layout(reg=register)
+        reduced = tuple(0 if a == axis else c for a, c in enumerate(place))
+        groups[at[reduced]].append(register)
+    return groups
+
+
+@lowers(cta.ReduceThread)
+def _reduce_thread(sel: Selector, op: cta.ReduceThread) -> None:
+    type = op.x.type
+    opcode = combine_opcode(op.kind, F32 if type.dtype.is_float else type.dtype)
+    groups = _reduction_groups(type.layout, op.out.type.layout, op.axis)
+    value = unpacked(sel, op.x)
+    kind = value.type.kind
+    chains = max(1, min(op.chains, len(groups[0])))
+    # Element e of each group goes to chain e mod chains; the chains then combine pairwise.
+    layers = [
+        [g[start + c] for g in groups for c in range(chains) if start + c < len(g)]
+        for start in range(0, len(groups[0]), chains)
+    ]
+    partial = sel.pick(value, *layers[0])
+    for layer in layers[1:]:
+        width = len(layer)
+        whole = partial.type.count
+        per_group = width // len(groups)
+        front = [g * chains + c for g in range(len(groups)) for c in range(per_group)]
+        summed = sel.alu(
+            opcode, sel.pick(partial, *front), sel.pick(value, *layer), kind=kind, count=width
+        )
+        if width == whole:
+            partial = summed
+            continue
+        both = sel.join([partial, summed])
+        order = list(range(whole))
+        for position, index in enumerate(front):
+            order[index] = whole + position
+        partial = sel.pick(both, *order)
+    width = chains
+    while width > 1:
+        half = width // 2
+        low = [g * width + c for g in range(len(groups)) for c in range(half)]
+        high = [g * width + width - half + c for g in range(len(groups)) for c in range(half)]
+        summed = sel.alu(
+            opcode,
+            sel.pick(partial, *low),
+            sel.pick(partial, *high),
+            kind=kind,
+            count=len(low),
+        )
+        if width % 2:
+            middle = sel.pick(partial, *[g * width + half for g in range(len(groups))])
+            both = sel.join([summed, middle])
+            order = []
+            for g in range(len(groups)):
+                order += [g * half + c for c in range(half)] + [len(low) + g]
+            partial = sel.pick(both, *order)
+        else:
+            partial = summed
+        width -= half
+    _finish_reduction(sel, op, partial)
+
+
+def _finish_reduction(
+    sel: Selector, op: cta.ReduceThread | cta.ReduceLanes | cta.Exchange, value: PtxValue
+) -> None:
+    dtype = op.out.type.dtype
+    if is_packed(dtype):
+        value = narrow(sel, value, dtype, single=False)
+    sel.set(op.out, value)
+
+
+def _lane_bits(layout: Layout, axis: int) -> list[int]:
+    bits = []
+    for placed in layout.placed:
+        if placed.space == "lane" and any(a == axis for a, _ in placed.digit.steps):
+            bits.append(placed.weight)
+        if placed.space == "reg" and any(a == axis for a, _ in placed.digit.steps):
+            raise Refused("the axis is still spread over registers: reduce within the thread first")
+    return bits
+
+
+@lowers(cta.ReduceLanes)
+def _reduce_lanes(sel: Selector, op: cta.ReduceLanes) -> None:
+    type = op.x.type
+    opcode = combine_opcode(op.kind, F32 if type.dtype.is_float else type.dtype)
+    value = unpacked(sel, op.x)
+    kind, count = value.type.kind, value.type.count
+    for bit in _lane_bits(type.layout, op.axis):
+        if kind == "pred":
+            raise Refused("bools are combined over lanes by cta.any")
+        other = sel.alu("shfl.sync.bfly.b32", value, bit, 31, 0xFFFFFFFF, kind=kind, count=count)
+        value = sel.alu(opcode, value, other, kind=kind, count=count)
+    _finish_reduction(sel, op, value)
+
+
+@lowers(cta.Exchange)
+def _exchange(sel: Selector, op: cta.Exchange) -> None:
+    type = op.x.type
+    view = record(sel, op.buffer, View)
+    opcode = combine_opcode(op.kind, F32 if type.dtype.is_float else type.dtype)
+    role = sel.need_role()
+    value = unpacked(sel, op.x)
+    rows = type.layout.shape[0] if type.layout.rank == 1 else 0
+    if not rows or view.layout.size("off") < rows * role.group_warps * role.groups:
+        raise Refused("the buffer needs one element for each row and warp of a vector")
+    copies = [p.weight for p in type.layout.placed if p.space == "warp" and p.digit.is_copy]
+    own = sel.index_map(thread_coordinates(type.layout)[0])
+    warp = sel.warp_in_group()
+    if role.groups > 1:
+        warp = sel.alu("mad.lo.u32", sel.group(), role.group_warps, warp)
+    base = view_address(sel, view)
+
+    def address_of(number: PtxValue) -> PtxValue:
+        row = sel.alu("mad.lo.u32", number, rows, own)
+        return sel.alu("mad.lo.u32", row, 4, base)
+
+    count = value.type.count
+    offsets = [4 * type.layout(reg=r)[0] for r in range(count)]
+    mine = address_of(warp)
+    for register in range(count):
+        sel.build.add(
+            ptx.Store(
+                mine,
+                sel.pick(value, register),
+                space="shared",
+                width="b32",
+                offset=offsets[register],
+            )
+        )
+    barrier = sel.constant(op.barrier)
+    if role.groups > 1:
+        barrier = sel.alu("add.u32", sel.group(), op.barrier)
+    threads = 32 * role.group_warps
+    sel.build.add(ptx.BarrierSync(barrier, threads=threads))
+    mask = sum(copies)
+    first = sel.alu("and.b32", warp, 0xFFFFFFFF ^ mask)
+    subsets = [0]
+    for bit in sorted(copies):
+        subsets += [s | bit for s in subsets]
+    total: PtxValue | None = None
+    start = address_of(first)
+    for subset in sorted(subsets):
+        loads = [
+            sel.build.add(
+                ptx.Load(
+                    start,
+                    space="shared",
+                    width="b32",
+                    offset=offset + 4 * rows * subset,
+                    type=Bits(value.type.kind, 1),
+                )
+            ).out
+            for offset in offsets
+        ]
+        part = sel.join(loads)
+        total = (
+            part
+            if total is None
+            else sel.alu(opcode, total, part, kind=part.type.kind, count=count)
+        )
+    sel.build.add(ptx.BarrierSync(barrier, threads=threads))
+    if total is None:
+        raise Refused("no warp holds a part")
+    _finish_reduction(sel, op, total)
+
+
+@lowers(cta.AnyLane)
+def _any(sel: Selector, op: cta.AnyLane) -> None:
+    value = sel.get(op.x)
+    total = sel.pick(value, 0)
+    for register in range(1, value.type.count):
+        total = sel.alu("or.pred", total, sel.pick(value, register), kind="pred")
+    sel.set(op.out, sel.alu("vote.sync.any.pred", total, 0xFFFFFFFF, kind="pred"))
+
+
+@lowers(cta.Convert)
+def _convert(sel: Selector, op: cta.Convert) -> None:
+    moves = register_moves(op.x.type.layout, op.layout)
+    if moves is None:
+        raise Refused(
+            f"converting {op.x.type.layout} to {op.layout} needs an exchange between threads, "
+            "which is not in this version"
+        )
+    if not is_packed(op.x.type.dtype):
+        sel.set(op.out, sel.pick(sel.get(op.x), *moves))
+        return
+    wide = sel.pick(unpacked(sel, op.x), *moves)
+    sel.set(op.out, narrow(sel, wide, op.x.type.dtype, single=False))

@@ -1,0 +1,343 @@
+"""Rings, slots, turns and views: who may touch which shared memory when, in ``ptx`` form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tilec.ir.core import Value
+from tilec.ir.declare import Refused
+from tilec.ir.levels import cta, ptx
+from tilec.ir.types import Shared, TensorMap
+from tilec.layout.linear import Layout
+from tilec.layout.tma import boxes
+from tilec.passes.select.selector import PtxValue, Selector, lowers, record
+
+
+@dataclass(frozen=True)
+class RingRecord:
+    """Where a ring lies: bytes from the start of dynamic shared memory."""
+
+    stages: int
+    parts: tuple[Shared, ...]
+    part_offsets: tuple[int, ...]
+    stage_bytes: int
+    full: int
+    empty: int
+
+
+@dataclass(frozen=True)
+class View:
+    """A shared tile: its address is base + stage * stage_bytes + block * block_bytes."""
+
+    type: Shared
+    base: int
+    stage: PtxValue | None = None
+    stage_bytes: int = 0
+    block: PtxValue | None = None
+    block_rows: int = 0
+
+    @property
+    def layout(self) -> Layout:
+        """Layout of the whole tile that the view looks into."""
+        return self.type.layout
+
+
+@dataclass(frozen=True)
+class MapRecord:
+    """A tensor map: its address and the array axes of its dimensions, innermost first."""
+
+    address: PtxValue
+    axes: tuple[int, ...]
+    type: TensorMap
+
+
+def tile_bytes(type: Shared) -> int:
+    """Bytes of a whole shared tile."""
+    return type.layout.size("off") * type.dtype.bits // 8
+
+
+def part_offsets(parts: tuple[Shared, ...]) -> tuple[tuple[int, ...], int]:
+    """Offset of each part within a stage, and the stage's size: parts start on 1024 bytes."""
+    offsets, at = [], 0
+    for part in parts:
+        offsets.append(at)
+        at += -(-tile_bytes(part) // 1024) * 1024
+    return tuple(offsets), at
+
+
+def shared_parts(types: tuple[Any, ...]) -> tuple[Shared, ...]:
+    """The parts of a ring, which are shared tiles."""
+    for part in types:
+        if not isinstance(part, Shared):
+            raise Refused(f"a stage holds shared tiles, not {part}")
+    return types
+
+
+@lowers(cta.MakeRing)
+def _ring(sel: Selector, op: cta.MakeRing) -> None:
+    if op.offset < 0 or op.barriers < 0:
+        raise Refused("the ring has no place yet: run place-shared first")
+    parts = shared_parts(op.out.type.parts)
+    offsets, stage_bytes = part_offsets(parts)
+    stages = op.out.type.stages
+    sel.records[op.out] = RingRecord(
+        stages,
+        parts,
+        tuple(op.offset + o for o in offsets),
+        stage_bytes,
+        op.barriers,
+        op.barriers + 8 * stages,
+    )
+
+
+@lowers(cta.Buffer)
+def _buffer(sel: Selector, op: cta.Buffer) -> None:
+    if op.offset < 0:
+        raise Refused("the buffer has no place yet: run place-shared first")
+    sel.records[op.out] = View(op.out.type, op.offset)
+
+
+@lowers(cta.Turns)
+def _turns(sel: Selector, op: cta.Turns) -> None:
+    sel.records[op.out] = op
+
+
+def _stage_address(sel: Selector, stage: PtxValue, unit: int) -> PtxValue:
+    return sel.alu("mad.lo.u32", stage, unit, sel.shared_base())
+
+
+def _advance(sel: Selector, ring: Value[Any], stages: int) -> PtxValue:
+    """Step the role's cursor; the stage it was at."""
+    stage, parity = sel.cursors[ring]
+    following = sel.alu("add.u32", stage, 1)
+    wraps = sel.alu("setp.eq.u32", following, stages, kind="pred")
+    flipped = sel.alu("xor.b32", parity, 1)
+    sel.cursors[ring] = (
+        sel.alu("selp.b32", 0, following, wraps),
+        sel.alu("selp.b32", flipped, parity, wraps),
+    )
+    return stage
+
+
+@lowers(cta.Acquire)
+def _acquire(sel: Selector, op: cta.Acquire) -> None:
+    ring = record(sel, op.ring, RingRecord)
+    stage, parity = sel.cursors[op.ring]
+    address = _stage_address(sel, stage, 8)
+    sel.build.add(ptx.MbarrierWait(address, parity, offset=ring.empty))
+    total = sum(tile_bytes(part) for part in ring.parts)
+    sel.build.add(ptx.MbarrierArrive(address, guard=sel.elected(), offset=ring.full, bytes=total))
+    sel.set(op.out, _advance(sel, op.ring, ring.stages))
+    sel.records[op.out] = ring
+
+
+@lowers(cta.Wait)
+def _wait(sel: Selector, op: cta.Wait) -> None:
+    ring = record(sel, op.ring, RingRecord)
+    stage, parity = sel.cursors[op.ring]
+    address = _stage_address(sel, stage, 8)
+    sel.build.add(ptx.MbarrierWait(address, parity, offset=ring.full))
+    sel.set(op.out, _advance(sel, op.ring, ring.stages))
+    sel.records[op.out] = ring
+
+
+@lowers(cta.Release)
+def _release(sel: Selector, op: cta.Release) -> None:
+    ring = record(sel, op.ring, RingRecord)
+    address = _stage_address(sel, sel.get(op.slot), 8)
+    sel.build.add(ptx.MbarrierArrive(address, guard=sel.lane_zero(), offset=ring.empty))
+
+
+@lowers(cta.Part)
+def _part(sel: Selector, op: cta.Part) -> None:
+    ring = record(sel, op.slot, RingRecord)
+    sel.records[op.out] = View(
+        ring.parts[op.index], ring.part_offsets[op.index], sel.get(op.slot), ring.stage_bytes
+    )
+
+
+@lowers(cta.Window)
+def _window(sel: Selector, op: cta.Window) -> None:
+    view = record(sel, op.x, View)
+    if view.block is not None:
+        raise Refused("a window of a window is not in this version")
+    sel.records[op.out] = replace(
+        view, type=op.out.type, block=sel.get(op.block), block_rows=op.rows
+    )
+
+
+@lowers(cta.TransposeView)
+def _transpose(sel: Selector, op: cta.TransposeView) -> None:
+    view = record(sel, op.x, View)
+    if view.block is not None:
+        raise Refused("transpose the tile before taking a window of it")
+    sel.records[op.out] = replace(view, type=op.out.type)
+
+
+def window_layout(view: View) -> Layout:
+    """The layout of the window alone; refused where its rows are not one piece of memory."""
+    layout = view.layout
+    rows = view.type.shape[0]
+    if rows == layout.shape[0]:
+        return layout
+    from tilec.layout.shared import stripes, swizzle_of, swizzled
+
+    shape = stripes(layout)
+    if shape.contiguous_axis != 1 or shape.count != 1:
+        raise Refused("a window needs a tile of one row-major stripe here")
+    return swizzled(int(rows), shape.width, view.type.dtype.bits, swizzle_of(layout))
+
+
+def block_bytes(view: View) -> int:
+    """Bytes from one window to the next."""
+    back = view.layout.inverse()
+    rows = view.block_rows
+    step = back(*([rows] + [0] * (view.layout.rank - 1))).get("off", 0)
+    return step * view.type.dtype.bits // 8
+
+
+def view_address(sel: Selector, view: View) -> PtxValue:
+    """Shared byte address of a view's first element."""
+
+    def invariant() -> PtxValue:
+        def make(build: Any) -> PtxValue:
+            base = sel.alu_on(build, "add.u32", sel.shared_base(), view.base)
+            if view.block is None:
+                return base
+            return sel.alu_on(build, "mad.lo.u32", view.block, block_bytes(view), base)
+
+        if view.block is None:
+            return sel.at_kernel(("view", view.base), make)
+        if entry_value(sel, view.block):
+            return sel.at_entry(("view", view.base, view.block, view.block_rows), make)
+        return make(sel.build)
+
+    base = invariant()
+    if view.stage is None:
+        return base
+    return sel.alu("mad.lo.u32", view.stage, view.stage_bytes, base)
+
+
+def entry_value(sel: Selector, value: PtxValue) -> bool:
+    """Whether a value is known at the role's entry."""
+    return value in sel.entry_memo.values() or value in sel.kernel_memo.values()
+
+
+@lowers(cta.WaitTurn)
+def _wait_turn(sel: Selector, op: cta.WaitTurn) -> None:
+    turns = record(sel, op.turns, cta.Turns)
+    threads = 2 * 32 * sel.need_role().group_warps
+    mine = sel.alu("add.u32", sel.get(op.group), turns.barrier)
+    sel.build.add(ptx.BarrierSync(mine, threads=threads))
+
+
+@lowers(cta.PassTurn)
+def _pass_turn(sel: Selector, op: cta.PassTurn) -> None:
+    turns = record(sel, op.turns, cta.Turns)
+    threads = 2 * 32 * sel.need_role().group_warps
+    following = sel.alu("add.u32", sel.get(op.group), 1)
+    wraps = sel.alu("setp.eq.u32", following, turns.groups, kind="pred")
+    barrier = sel.alu("add.u32", sel.alu("selp.b32", 0, following, wraps), turns.barrier)
+    sel.build.add(ptx.BarrierArrive(barrier, threads=threads))
+
+
+@lowers(cta.TensorMapOf)
+def _tensor_map(sel: Selector, op: cta.TensorMapOf) -> None:
+    kind = op.out.type
+    address = sel.parameter(
+        "map", op.array.name, op.axes, kind.box, kind.swizzle, bits="b64", name=op.out.name
+    )
+    sel.records[op.out] = MapRecord(address, op.axes, kind)
+
+
+def _coordinates(
+    sel: Selector,
+    target: MapRecord,
+    origin: tuple[Value[Any], ...],
+    axes: tuple[int, ...],
+    shift: tuple[int, ...],
+) -> tuple[PtxValue, ...]:
+    """Box coordinates, innermost first: the tile's origin plus the box's place in the tile."""
+    along = dict(zip(axes, shift, strict=True))
+    found = []
+    for axis in target.axes:
+        at = sel.get(origin[axis])
+        offset = along.get(axis, 0)
+        found.append(sel.alu("add.s32", at, offset) if offset else at)
+    return tuple(found)
+
+
+def _check_box(target: MapRecord, box_axes: dict[int, int]) -> None:
+    needed = tuple(box_axes.get(axis, 1) for axis in target.axes)
+    if needed != target.type.box:
+        raise Refused(f"the map's box is {target.type.box}, the tile needs {needed}")
+
+
+@lowers(cta.Load)
+def _load(sel: Selector, op: cta.Load) -> None:
+    ring = record(sel, op.stage, RingRecord)
+    target = record(sel, op.source, MapRecord)
+    part = ring.parts[op.part]
+    stage = sel.get(op.stage)
+    view = View(part, ring.part_offsets[op.part], stage, ring.stage_bytes)
+    address = view_address(sel, view)
+    barrier = sel.alu(
+        "mad.lo.u32",
+        stage,
+        8,
+        sel.at_kernel(
+            ("barrier", ring.full),
+            lambda b: sel.alu_on(b, "add.u32", sel.shared_base(), ring.full),
+        ),
+    )
+    for box in boxes(part.layout, part.dtype.bits):
+        _check_box(target, {op.axes[a]: e for a, e in zip(box.axes, box.extents, strict=True)})
+        sel.build.add(
+            ptx.TmaLoad(
+                target.address,
+                address,
+                barrier,
+                sel.elected(),
+                _coordinates(sel, target, op.origin, op.axes, box.origin),
+                offset=box.shared_offset,
+            )
+        )
+
+
+@lowers(cta.StoreTile)
+def _store(sel: Selector, op: cta.StoreTile) -> None:
+    target = record(sel, op.target, MapRecord)
+    view = record(sel, op.x, View)
+    address = view_address(sel, view)
+    for box in boxes(window_layout(view), view.type.dtype.bits):
+        _check_box(target, {op.axes[a]: e for a, e in zip(box.axes, box.extents, strict=True)})
+        sel.build.add(
+            ptx.TmaStore(
+                target.address,
+                address,
+                sel.leader(),
+                _coordinates(sel, target, op.origin, op.axes, box.origin),
+                offset=box.shared_offset,
+            )
+        )
+    sel.build.add(ptx.Fence(kind="bulk_commit", guard=sel.leader()))
+
+
+@lowers(cta.DrainStores)
+def _drain(sel: Selector, op: cta.DrainStores) -> None:
+    sel.build.add(ptx.BulkWait(guard=sel.leader(), pending=op.pending, read=not op.visible))
+
+
+@lowers(cta.Publish)
+def _publish(sel: Selector, op: cta.Publish) -> None:
+    sel.build.add(ptx.Fence(kind="async_shared"))
+
+
+@lowers(cta.Sync)
+def _sync(sel: Selector, op: cta.Sync) -> None:
+    if sel.need_role().groups == 1:
+        barrier = sel.constant(op.barrier)
+    else:
+        barrier = sel.alu("add.u32", sel.get(op.group), op.barrier)
+    sel.build.add(ptx.BarrierSync(barrier, threads=op.threads))

@@ -1,0 +1,134 @@
+"""Selection: every ``cta`` op becomes instructions over virtual registers.
+
+The kernel's scalar facts come first, then the set-up of all mbarriers by one thread, then the
+roles. The launch record (parameters, grid) is left in the kernel's attributes. Nothing is
+decided here that the ``cta`` dump does not already say; where no instruction fits, ``Refused``
+names the op and the reason.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilec.ir import rewrite
+from tilec.ir.core import Kernel, Op, Region, Value
+from tilec.ir.declare import Refused
+from tilec.ir.levels import cta, math, ptx
+from tilec.ir.types import Array, Scalar
+from tilec.passes.base import Context, tile_pass
+from tilec.passes.select import control, elementwise, moves, products, registers, rings
+from tilec.passes.select.rings import RingRecord
+from tilec.passes.select.selector import Selector, lowers, register_kind
+
+_FAMILIES = (control, elementwise, moves, products, registers, rings)
+
+_GRID_OPS: dict[type[Op], str] = {
+    math.Add: "add",
+    math.Sub: "sub",
+    math.Mul: "mul",
+    math.CeilDiv: "ceildiv",
+    math.FloorDiv: "floordiv",
+    math.Mod: "mod",
+    math.Min: "min",
+    math.Max: "max",
+}
+
+
+def host_expression(value: Value[Any]) -> Any:
+    """A launch-time scalar as a nested tuple that the launcher evaluates."""
+    op = value.owner
+    if isinstance(op, math.Constant) and isinstance(op.value, int):
+        return op.value
+    if isinstance(op, cta.ExtentOf):
+        return ("extent", op.array.name, op.axis)
+    if isinstance(op, Op) and type(op) in _GRID_OPS:
+        return (_GRID_OPS[type(op)], *(host_expression(v) for v in op.operands))
+    raise Refused(f"the grid cannot be computed before the launch: it depends on {value!r}")
+
+
+@lowers(cta.Grid)
+def _grid(sel: Selector, op: cta.Grid) -> None:
+    sel.kernel.attributes["grid"] = host_expression(op.count)
+
+
+@lowers(cta.ExtentOf)
+def _extent(sel: Selector, op: cta.ExtentOf) -> None:
+    name = op.out.name or f"{op.array.name}_extent{op.axis}"
+    sel.set(op.out, sel.parameter("extent", op.array.name, op.axis, bits="b32", name=name))
+
+
+@lowers(cta.CtaIndex)
+def _index(sel: Selector, op: cta.CtaIndex) -> None:
+    sel.set(op.out, sel.build.add(ptx.Special(register="ctaid.x")).out)
+
+
+@lowers(cta.CtaCount)
+def _count(sel: Selector, op: cta.CtaCount) -> None:
+    sel.set(op.out, sel.build.add(ptx.Special(register="nctaid.x")).out)
+
+
+@lowers(cta.Role)
+def _stray_role(sel: Selector, op: cta.Role) -> None:
+    raise Refused("roles stand in the kernel's body only")
+
+
+@tile_pass("select-instructions", level="cta", produces="ptx")
+def select_instructions(kernel: Kernel, ctx: Context) -> None:
+    """Every op is an instruction over virtual registers or a fixed template."""
+    sel = Selector(kernel, ctx)
+    for arg in kernel.body.args:
+        if isinstance(arg.type, Scalar):
+            kind = register_kind(arg.type.dtype)
+            sel.set(arg, sel.parameter("scalar", arg.name, bits=kind, name=arg.name))
+        elif not isinstance(arg.type, Array):
+            raise Refused(f"{arg!r} cannot be a kernel parameter")
+    roles: list[cta.Role] = []
+    for op in kernel.body.ops:
+        if isinstance(op, cta.Role):
+            roles.append(op)
+        else:
+            sel.op(op)
+    _init_barriers(sel, roles)
+    control.lower_roles(sel, roles)
+    body = Region(kernel.body.args, [*sel.kernel_entry.region.ops, *sel.body.ops])
+    rewrite.remove_duplicates(body)
+    rewrite.remove_dead(body)
+    kernel.body = body
+    _keep_used_parameters(kernel, sel.parameters)
+
+
+def _init_barriers(sel: Selector, roles: list[cta.Role]) -> None:
+    """One thread initialises every mbarrier; then all threads see them."""
+    made = {value: r for value, r in sel.records.items() if isinstance(r, RingRecord)}
+    if not made:
+        return
+    first = sel.alu("setp.eq.u32", sel.thread(), 0, kind="pred")
+    body = Region()
+    base = sel.shared_base()
+    with sel.build.inside(body):
+        for value, ring in made.items():
+            releasing = sum(
+                role.warps
+                for role in roles
+                if any(isinstance(o, cta.Release) and o.ring is value for o in role.body.walk())
+            )
+            for stage in range(ring.stages):
+                sel.build.add(ptx.MbarrierInit(base, offset=ring.full + 8 * stage, arrivals=1))
+                sel.build.add(
+                    ptx.MbarrierInit(base, offset=ring.empty + 8 * stage, arrivals=releasing)
+                )
+        sel.build.add(ptx.Fence(kind="mbarrier_init"))
+        sel.build.add(ptx.Yield(()))
+    empty = Region([], [ptx.Yield(())])
+    sel.build.add(ptx.If(first, types=(), then=body, otherwise=empty))
+    threads = sel.kernel.attributes["threads"]
+    sel.build.add(ptx.BarrierSync(sel.constant(0), threads=threads))
+
+
+def _keep_used_parameters(kernel: Kernel, parameters: list[tuple[Any, ...]]) -> None:
+    """Number the parameters that are still read, in order of first use."""
+    used: dict[int, int] = {}
+    for op in kernel.body.walk():
+        if isinstance(op, ptx.Parameter):
+            op.index = used.setdefault(op.index, len(used))
+    kernel.attributes["parameters"] = tuple(parameters[old] for old in used)
