@@ -1,0 +1,223 @@
+"""From a program to PTX: one kernel, for one target, under given promises and choices.
+
+A compilation starts from ``.tk`` text or from a module at any level (a dump that was parsed), and
+both end in the same bytes, because the module carries all that decides them. Failures that the
+kernel's author can act on leave as ``DiagnosticError``; anything else is a bug and stays visible as
+what it is.
+
+Nothing here touches a file or a GPU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tilec import pipeline
+from tilec.diagnostics import Diagnostic, DiagnosticError
+from tilec.ir.core import Kernel, Module
+from tilec.ir.declare import Refused
+from tilec.ir.facts import ArrayFacts, Facts, Remark, Schedule
+from tilec.ir.types import Array, Scalar
+from tilec.ir.verify import VerifyError, verify
+from tilec.passes.base import Context
+from tilec.source import SourceFile, Span
+from tilec.targets.base import Target
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The PTX of a kernel and what a launcher must know about it."""
+
+    name: str
+    ptx: str
+    arrays: tuple[tuple[str, Array], ...]
+    scalars: tuple[tuple[str, Scalar], ...]
+    parameters: tuple[Any, ...]
+    """Kernel parameters in order; see ``runtime.launch`` for the kinds."""
+    grid: Any
+    """Number of CTAs, as an expression over extents."""
+    requirements: tuple[Any, ...]
+    """Pairs of source line and condition that a launch must meet."""
+    threads: int
+    shared_bytes: int
+    target: str
+    schedule: Schedule
+    facts: Facts
+    remarks: tuple[Remark, ...]
+    module: Module
+    """The last level."""
+
+
+def front(
+    source: SourceFile, kernel: str | None, bindings: Mapping[str, object], target: Target
+) -> Module:
+    """The ``tile`` level module of one kernel of a ``.tk`` text.
+
+    Without a name the text must have just one kernel.
+    """
+    from tilec.frontend.check import check
+    from tilec.frontend.lower import lower
+    from tilec.frontend.parse import parse
+
+    tree = parse(source)
+    name = kernel or only_kernel([k.name for k in tree.kernels], source.name)
+    return lower(check(tree, dict(bindings), name), name, target.name)
+
+
+def only_kernel(names: list[str], where: str) -> str:
+    """The single name, or a diagnostic that lists what there is to choose from."""
+    if len(names) == 1:
+        return names[0]
+    found = f"there are {', '.join(names)}" if names else "there is none"
+    raise DiagnosticError(
+        Diagnostic("which-kernel", f"{where} does not have just one kernel: {found}")
+    )
+
+
+def default_facts(kernel: Kernel) -> Facts:
+    """Facts for compiling without arrays at hand: row-major and aligned for every copy."""
+    arrays = tuple(
+        (p.name, ArrayFacts(len(p.type.shape) - 1, 16))
+        for p in kernel.body.args
+        if isinstance(p.type, Array) and p.type.shape
+    )
+    return Facts(arrays)
+
+
+def prepare(module: Module, facts: Facts | None, schedule: Schedule) -> Module:
+    """Write promises and pinned choices into a module's kernels; given ones win over the text's."""
+    for kernel in module.kernels:
+        if facts is not None:
+            pipeline.record_facts(kernel, facts)
+        elif "arrays" not in kernel.attributes and module.level == "tile":
+            pipeline.record_facts(kernel, default_facts(kernel))
+        merged = pipeline.recorded_schedule(kernel).merged(schedule)
+        kernel.schedule = merged.as_attributes()
+    return module
+
+
+def compile_source(
+    source: SourceFile,
+    kernel: str | None,
+    bindings: Mapping[str, object],
+    target: Target,
+    facts: Facts | None = None,
+    schedule: Schedule | None = None,
+    dump: pipeline.Observer | None = None,
+) -> Compiled:
+    """Compile one kernel of a ``.tk`` text."""
+    module = front(source, kernel, bindings, target)
+    prepare(module, facts, schedule or Schedule())
+    return compile_module(module, target, dump=dump)
+
+
+def compile_module(
+    module: Module,
+    target: Target,
+    *,
+    dump: pipeline.Observer | None = None,
+    start_after: str | None = None,
+) -> Compiled:
+    """Take a module, in place, through the passes that remain, and emit PTX."""
+    remarks = run_passes(module, target, dump=dump, start_after=start_after)
+    return emit_module(module, remarks)
+
+
+def run_passes(
+    module: Module,
+    target: Target,
+    *,
+    dump: pipeline.Observer | None = None,
+    stop_after: str | None = None,
+    start_after: str | None = None,
+    only: tuple[str, ...] | None = None,
+) -> list[Remark]:
+    """Run passes on a module, in place; refusals and faults become diagnostics."""
+    ctx = Context(target)
+    try:
+        verify(module)
+        pipeline.run(
+            module, ctx, dump=dump, stop_after=stop_after, start_after=start_after, only=only
+        )
+    except Refused as refusal:
+        raise DiagnosticError(_refusal(refusal, module, ctx.current)) from refusal
+    except VerifyError as error:
+        raise DiagnosticError(_faults(error, module)) from error
+    except pipeline.UnknownPass as error:
+        raise DiagnosticError(Diagnostic("unknown-pass", str(error))) from None
+    return ctx.remarks
+
+
+def emit_module(module: Module, remarks: list[Remark]) -> Compiled:
+    """PTX of a module at level ``ptx`` that has one kernel."""
+    from tilec.backend_ptx.emit import emit
+
+    name = only_kernel([k.name for k in module.kernels], "this module")
+    kernel = module.kernel(name)
+    attributes = kernel.attributes
+    arguments = kernel.body.args
+    return Compiled(
+        name=name,
+        ptx=emit(module),
+        arrays=tuple((a.name, a.type) for a in arguments if isinstance(a.type, Array)),
+        scalars=tuple((a.name, a.type) for a in arguments if isinstance(a.type, Scalar)),
+        parameters=tuple(attributes.get("parameters", ())),
+        grid=attributes.get("grid", 1),
+        requirements=tuple(attributes.get("requirements", ())),
+        threads=int(attributes.get("threads", 0)),
+        shared_bytes=int(attributes.get("shared_bytes", 0)),
+        target=module.target,
+        schedule=pipeline.recorded_schedule(kernel),
+        facts=pipeline.recorded_facts(kernel),
+        remarks=tuple(remarks),
+        module=module,
+    )
+
+
+# --- what went wrong, for people ------------------------------------------------------------------
+
+_LINE = re.compile(r"^line (\d+): ")
+
+
+def line_span(source: SourceFile, line: int) -> Span:
+    """The text of a whole line, without its indentation."""
+    text = source.line(line)
+    start = source.line_starts[line - 1] + len(text) - len(text.lstrip())
+    return Span(source, start, source.line_starts[line - 1] + len(text.rstrip()))
+
+
+def at_line(module: Module, line: int, note: str) -> list[tuple[Span, str]]:
+    """A label on a source line of the module, if the module knows its source."""
+    if module.source is None or not 0 < line <= len(module.source.line_starts):
+        return []
+    return [(line_span(module.source, line), note)]
+
+
+def _refusal(refusal: Refused, module: Module, running: str) -> Diagnostic:
+    text = str(refusal)
+    found = _LINE.match(text)
+    labels = at_line(module, int(found[1]), "asked for here") if found else []
+    return Diagnostic(
+        "refused",
+        text[found.end() :] if found and labels else text,
+        labels,
+        notes=[f"the pass {running} declined"],
+    )
+
+
+def _faults(error: VerifyError, module: Module) -> list[Diagnostic]:
+    """One diagnostic a fault, on its line of the module's own text."""
+    from tilec.ir.printer import module_text
+
+    dumped = SourceFile(f"<{module.level} level>", module_text(module))
+    head = str(error).splitlines()[0]
+    made = []
+    for fault, line in zip(error.faults, error.lines, strict=True):
+        labels = [(line_span(dumped, line), fault.message)] if line else []
+        source_line = fault.op.loc.line if fault.op.loc is not None else 0
+        labels += at_line(module, source_line, "made from this")
+        made.append(Diagnostic("invalid-ir", f"{fault.op.name}: {fault.message}", labels, [head]))
+    return made

@@ -1,0 +1,203 @@
+"""The dump folder: every step of a compilation as files that can be read, edited and resumed.
+
+``NN-pass.tir`` is the module after each pass that changed it, ``NN-pass.diff`` the change;
+``index.md`` is the table of contents. The same input gives the same bytes: nothing depends on
+time, paths of the machine, or what was in the folder before (older dump files there are removed).
+When a pass fails, its input is kept as ``failed-pass.tir`` with the command that fails again.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tilec.compiler import Compiled
+from tilec.diagnostics import DiagnosticError, render
+from tilec.ir.core import Module
+from tilec.ir.printer import module_text
+from tilec.layout.linear import Layout
+
+_OURS = re.compile(
+    r"(\d\d-.*\.(tir|diff|tk)|failed-.*\.tir|failure\.txt|index\.md|remarks\.jsonl|resources\.txt"
+    r"|layouts\.txt|schedule\.json|layout-.*\.svg|.*\.ptx)"
+)
+_AFTER = re.compile(r"(, )?after = [\w-]+|\{after = [\w-]+\} ")
+_DRAWN = (16, 16)
+
+
+class Dump:
+    """One folder for one compilation; an ``Observer`` of the pipeline."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted(folder.iterdir()):
+            if path.is_file() and _OURS.fullmatch(path.name):
+                path.unlink()
+        self.count = 0
+        self.rows: list[tuple[str, str, str]] = []
+        self.last: tuple[str, str] | None = None
+        self._text = ""
+        self._running = ""
+
+    def write(self, name: str, text: str) -> Path:
+        """One file of the folder."""
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8", newline="\n")
+        return path
+
+    def start(self, module: Module, what: str) -> None:
+        """The module with which the compilation starts, and its source."""
+        if module.source is not None:
+            self._add(f"00-{Path(module.source.name).stem}.tk", "the source", module.source.text)
+        self._text = module_text(module)
+        self.last = (f"01-{what}.tir", self._text)
+        self._add(self.last[0], f"level {module.level}, as {what} gives it", self._text)
+        self.count = 1
+
+    def _add(self, name: str, says: str, text: str, more: str = "") -> None:
+        self.write(name, text)
+        self.rows.append((name, says, more))
+
+    # The pipeline's observer ------------------------------------------------------------------
+
+    def before(self, name: str, module: Module) -> None:
+        """Remember the input, in case the pass fails."""
+        self._running = name
+        self._text = module_text(module)
+
+    def after(self, name: str, module: Module) -> None:
+        """Write the module if the pass changed more than its own mark."""
+        self.count += 1
+        text = module_text(module)
+        self._running, self._text = "", text
+        old_name, old = self.last or ("nothing", "")
+        if _AFTER.sub("", old) == _AFTER.sub("", text):
+            self.rows.append(("", f"`{name}` changed nothing", ""))
+            return
+        stem = f"{self.count:02d}-{name}"
+        lines = difflib.unified_diff(
+            old.splitlines(keepends=True), text.splitlines(keepends=True), old_name, f"{stem}.tir"
+        )
+        self.write(f"{stem}.diff", "".join(lines))
+        self._add(f"{stem}.tir", f"level {module.level}, after `{name}`", text, f"{stem}.diff")
+        self.last = (f"{stem}.tir", text)
+
+    # The end ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def guarding(self) -> Iterator[None]:
+        """Keep the input of the pass that fails within the block, and say how to fail again."""
+        try:
+            yield
+        except Exception as error:
+            if self._running:
+                name = f"failed-{self._running}.tir"
+                self.write(name, self._text)
+                said = (
+                    render(error.diagnostics)
+                    if isinstance(error, DiagnosticError)
+                    else (f"{type(error).__name__}: {error}")
+                )
+                command = f"tilec opt {name} --passes {self._running}"
+                self.write(
+                    "failure.txt", f"{said}\n\nIn this folder, this fails again:\n{command}\n"
+                )
+                self.rows.append((name, f"the input on which `{self._running}` failed", ""))
+                self._index("", [])
+            raise
+
+    def finish(self, compiled: Compiled) -> Path:
+        """Write what belongs to the result; returns the path of the PTX."""
+        ptx = self.write(f"{compiled.name}.ptx", compiled.ptx)
+        remarks = [
+            json.dumps(
+                {"pass": r.decided_by, "line": r.line, "text": r.text, "data": r.data},
+                default=str,
+            )
+            for r in compiled.remarks
+        ]
+        self.write("remarks.jsonl", "".join(f"{line}\n" for line in remarks))
+        schedule = json.dumps(compiled.schedule.as_attributes(), indent=1)
+        self.write("schedule.json", f"{schedule}\n")
+        self.write("resources.txt", _resources(compiled))
+        self._layouts()
+        self._index(
+            compiled.name,
+            [
+                f"line {r.line}: {r.text} ({r.decided_by})"
+                if r.line
+                else f"{r.text} ({r.decided_by})"
+                for r in compiled.remarks
+            ],
+        )
+        return ptx
+
+    def _layouts(self) -> None:
+        """Draw each layout that the last dump names."""
+        from tilec.layout.draw import picture, svg, text
+
+        found: dict[str, str] = {}
+        for name, _, _ in self.rows:
+            if name.endswith(".tir"):
+                body = (self.folder / name).read_text(encoding="utf-8")
+                named = dict(re.findall(r"^#(\w+) = (\(.*\))$", body, re.MULTILINE))
+                for line in named.values():
+                    found.setdefault(line, f"layout-{len(found):02d}")
+        parts = []
+        for line, name in found.items():
+            layout = Layout.parse(line)
+            if layout.rank == 0:
+                continue
+            drawing = picture(layout, limit=_DRAWN)
+            self.write(f"{name}.svg", svg(drawing))
+            parts.append(f"{name}: {line}\n{text(drawing)}\n")
+        self.write("layouts.txt", "\n".join(parts))
+
+    def _index(self, kernel: str, remarks: list[str]) -> None:
+        lines = ["# What the compiler did", ""]
+        lines += ["| file | what it is | change |", "| --- | --- | --- |"]
+        for name, says, more in self.rows:
+            change = f"[{more}]({more})" if more else ""
+            lines.append(f"| {f'[{name}]({name})' if name else ''} | {says} | {change} |")
+        if kernel:
+            lines += [
+                "",
+                f"The result is [{kernel}.ptx]({kernel}.ptx); its registers, shared memory and "
+                "spills are in [resources.txt](resources.txt), the choices in "
+                "[schedule.json](schedule.json), drawings of the layouts in "
+                "[layouts.txt](layouts.txt).",
+                "",
+                "Any `.tir` file can be edited and taken on from: `tilec opt FILE.tir -o new.ptx`.",
+            ]
+        if remarks:
+            lines += ["", "## Why", "", *(f"- {remark}" for remark in remarks)]
+        if (self.folder / "failure.txt").exists():
+            lines += ["", "The compilation failed: see [failure.txt](failure.txt)."]
+        self.write("index.md", "\n".join(lines) + "\n")
+
+
+def _resources(compiled: Compiled) -> str:
+    from tilec.backend_ptx.assemble import AssemblyError, ToolMissing, assemble
+
+    head: list[Any] = [
+        f"threads a CTA: {compiled.threads}",
+        f"dynamic shared memory: {compiled.shared_bytes} bytes",
+    ]
+    try:
+        made = assemble(compiled.ptx, compiled.target)
+    except ToolMissing as missing:
+        return "\n".join([*head, f"ptxas: {missing}"]) + "\n"
+    except AssemblyError as error:
+        return "\n".join([*head, f"ptxas: {error}"]) + "\n"
+    head += [f"registers a thread: {made.registers}", f"spills: {made.spill_bytes} bytes"]
+    head += [f"{n.code or n.kind}: {n.text}" for n in made.notes if n.kind in _NOTED]
+    return "\n".join(head) + "\n"
+
+
+_NOTED = ("advisory", "warning", "error")

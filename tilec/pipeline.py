@@ -1,0 +1,234 @@
+"""The pipeline: the only list of passes, in the order of the compiler's story.
+
+A kernel carries everything that decides its code: its attributes hold the facts promised about
+launches and the name of the last pass that ran, its schedule every choice. So a printed module can
+be parsed, edited, and taken on from where it stands. Before a pass runs, the context is set from
+the kernel; after it, the module is verified, together with every property that passes so far have
+established.
+
+Nothing here changes a kernel: passes do, and ``backend_ptx`` turns the last level into text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol
+
+from tilec.ir.core import Kernel, Module, Op
+from tilec.ir.facts import ArrayFacts, Facts, Schedule
+from tilec.ir.types import Register, Ring, Shared, Tile
+from tilec.ir.verify import Fault, VerifyError, verify
+from tilec.passes.base import Context, Pass
+
+PIPELINE: tuple[str, ...] = (
+    # level tile: what is computed
+    "lift-requirements",
+    "simplify",
+    "choose-tiles",
+    "fill-padding",
+    "apply-tiles",
+    # tile -> cta: who computes it, where, and when
+    "form-ctas",
+    "split-roles",
+    "pipeline-products",
+    "overlap-stores",
+    "weave",
+    "place-shared",
+    # cta -> ptx: with which instructions
+    "select-instructions",
+    "place-copies",
+)
+"""All passes; each is the function of that name in ``tilec/passes/<name>.py``."""
+
+_FROM_BACKEND = {"place-copies": ("tilec.backend_ptx.registers", "ptx")}
+
+
+def find_pass(name: str) -> Pass:
+    """The pass called ``name``, imported on use; ``KeyError`` when the pipeline has none."""
+    if name not in PIPELINE:
+        raise KeyError(name)
+    attribute = name.replace("-", "_")
+    if name in _FROM_BACKEND:
+        module, level = _FROM_BACKEND[name]
+        function: Callable[[Kernel], None] = getattr(import_module(module), attribute)
+        doc = (function.__doc__ or "").strip()
+        return Pass(name, level, level, lambda kernel, _ctx: function(kernel), doc)
+    found: Pass = getattr(import_module(f"tilec.passes.{attribute}"), attribute)
+    return found
+
+
+# --- what a kernel carries --------------------------------------------------------------------
+
+
+def record_facts(kernel: Kernel, facts: Facts) -> None:
+    """Write the promises about launches into the kernel, where the dump shows them."""
+    if facts.arrays:
+        kernel.attributes["arrays"] = tuple(
+            (name, f.unit_axis, f.alignment) for name, f in facts.arrays
+        )
+    for key in ("extents", "multiples"):
+        if getattr(facts, key):
+            kernel.attributes[key] = getattr(facts, key)
+
+
+def recorded_facts(kernel: Kernel) -> Facts:
+    """The promises that the kernel carries."""
+    arrays = kernel.attributes.get("arrays", ())
+    return Facts(
+        tuple((str(name), ArrayFacts(axis, alignment)) for name, axis, alignment in arrays),
+        tuple((str(n), size) for n, size in kernel.attributes.get("extents", ())),
+        tuple((str(n), size) for n, size in kernel.attributes.get("multiples", ())),
+    )
+
+
+def recorded_schedule(kernel: Kernel) -> Schedule:
+    """The choices that the kernel carries, pinned or made."""
+    return Schedule.from_attributes(kernel.schedule)
+
+
+# --- properties -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Property:
+    """A claim about a kernel that holds from a pass on: ``check`` yields the ops that break it."""
+
+    claim: str
+    since: str
+    check: Callable[[Kernel], Iterator[Op]]
+
+
+def _with_symbols(kernel: Kernel) -> Iterator[Op]:
+    for op in kernel.body.walk():
+        shapes = [r.type.shape for r in op.results if isinstance(r.type, Tile | Register | Shared)]
+        if any(isinstance(extent, str) for shape in shapes for extent in shape):
+            yield op
+
+
+def _unplaced(kernel: Kernel) -> Iterator[Op]:
+    for op in kernel.body.walk():
+        made = op.results[0].type if op.results else None
+        if isinstance(made, Ring | Shared) and getattr(op, "offset", 0) < 0:
+            yield op
+
+
+def _requirements(kernel: Kernel) -> Iterator[Op]:
+    return (op for op in kernel.body.walk() if op.name == "tile.require")
+
+
+PROPERTIES: tuple[Property, ...] = (
+    Property("launch requirements are attributes", "lift-requirements", _requirements),
+    Property("tile extents are integers", "apply-tiles", _with_symbols),
+    Property("shared memory has offsets", "place-shared", _unplaced),
+)
+"""What stays true once the pass that establishes it has run."""
+
+
+def check_properties(module: Module, kernel: Kernel, ran: str) -> None:
+    """Raise ``VerifyError`` where a property established up to pass ``ran`` is broken."""
+    faults = [
+        Fault(op, f"`{p.claim}` holds since {p.since}, and does not here")
+        for p in PROPERTIES
+        if PIPELINE.index(p.since) <= PIPELINE.index(ran)
+        for op in p.check(kernel)
+    ]
+    if faults:
+        raise VerifyError(module, faults, ran)
+
+
+# --- running ----------------------------------------------------------------------------------
+
+
+class Observer(Protocol):
+    """Who watches the steps, such as a dump folder."""
+
+    def before(self, name: str, module: Module) -> None:
+        """A pass is about to run on ``module``."""
+
+    def after(self, name: str, module: Module) -> None:
+        """The pass has run and the module is valid."""
+
+
+class UnknownPass(ValueError):
+    """A pass name that the pipeline does not have."""
+
+
+def position(name: str) -> int:
+    """Where a pass stands; raises ``UnknownPass`` with the nearest name."""
+    if name not in PIPELINE:
+        from tilec.diagnostics import did_you_mean
+
+        hint = did_you_mean(name, PIPELINE) or f"there are {', '.join(PIPELINE)}"
+        raise UnknownPass(f"there is no pass {name}; {hint}")
+    return PIPELINE.index(name)
+
+
+def remaining(module: Module, start_after: str | None = None) -> tuple[str, ...]:
+    """The passes that ``module`` has still to go through.
+
+    It goes on after the pass that its kernels name, or else with the first pass of its level.
+    """
+    done = start_after or next(
+        (str(k.attributes["after"]) for k in module.kernels if "after" in k.attributes), None
+    )
+    if done is not None:
+        return PIPELINE[position(done) + 1 :]
+    if module.level == "tile":
+        return PIPELINE
+    return PIPELINE[
+        position({"cta": "form-ctas", "ptx": "select-instructions"}[module.level]) + 1 :
+    ]
+
+
+def run(
+    module: Module,
+    ctx: Context,
+    *,
+    dump: Observer | None = None,
+    stop_after: str | None = None,
+    start_after: str | None = None,
+    only: Sequence[str] | None = None,
+) -> Module:
+    """Take a module through the passes, in place, and return it.
+
+    ``only`` names the passes to run instead of all that remain.
+    """
+    names = tuple(only) if only is not None else remaining(module, start_after)
+    if stop_after is not None:
+        last = position(stop_after)
+        names = tuple(name for name in names if position(name) <= last)
+    for name in names:
+        position(name)
+        step(module, find_pass(name), ctx, dump)
+    return module
+
+
+def step(module: Module, item: Pass, ctx: Context, dump: Observer | None = None) -> None:
+    """Run one pass over all kernels of a module and check what it leaves."""
+    if item.level != module.level:
+        raise UnknownPass(f"{item.name} runs at level {item.level}, this is level {module.level}")
+    if dump is not None:
+        dump.before(item.name, module)
+    for kernel in module.kernels:
+        ctx.current = item.name
+        ctx.facts, ctx.schedule = recorded_facts(kernel), recorded_schedule(kernel)
+        item.run(kernel, ctx)
+        kernel.attributes["after"] = item.name
+    module.level = item.produces
+    verify(module, item.name)
+    for kernel in module.kernels:
+        check_properties(module, kernel, item.name)
+    if dump is not None:
+        dump.after(item.name, module)
+
+
+def describe() -> list[tuple[str, str, str]]:
+    """Name, levels and one sentence of each pass."""
+    rows: list[tuple[str, str, str]] = []
+    for name in PIPELINE:
+        item: Any = find_pass(name)
+        levels = item.level if item.level == item.produces else f"{item.level} -> {item.produces}"
+        rows.append((name, levels, item.doc.splitlines()[0] if item.doc else ""))
+    return rows
