@@ -11,14 +11,13 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tilec.compiler import Compiled
-from tilec.diagnostics import DiagnosticError, render
+from tilec.diagnostics import DiagnosticError
 from tilec.ir.core import Module
+from tilec.ir.facts import Remark
 from tilec.ir.printer import module_text
 from tilec.layout.linear import Layout
 
@@ -54,7 +53,8 @@ class Dump:
     def start(self, module: Module, what: str) -> None:
         """The module with which the compilation starts, and its source."""
         if module.source is not None:
-            self._add(f"00-{Path(module.source.name).stem}.tk", "the source", module.source.text)
+            stem = re.sub(r"\W", "_", Path(module.source.name).stem)
+            self._add(f"00-{stem}.tk", "the source", module.source.text)
         self._text = module_text(module)
         self.last = (f"01-{what}.tir", self._text)
         self._add(self.last[0], f"level {module.level}, as {what} gives it", self._text)
@@ -90,27 +90,22 @@ class Dump:
 
     # The end ------------------------------------------------------------------------------------
 
-    @contextmanager
-    def guarding(self) -> Iterator[None]:
-        """Keep the input of the pass that fails within the block, and say how to fail again."""
-        try:
-            yield
-        except Exception as error:
-            if self._running:
-                name = f"failed-{self._running}.tir"
-                self.write(name, self._text)
-                said = (
-                    render(error.diagnostics)
-                    if isinstance(error, DiagnosticError)
-                    else (f"{type(error).__name__}: {error}")
-                )
-                command = f"tilec opt {name} --passes {self._running}"
-                self.write(
-                    "failure.txt", f"{said}\n\nIn this folder, this fails again:\n{command}\n"
-                )
-                self.rows.append((name, f"the input on which `{self._running}` failed", ""))
-                self._index("", [])
-            raise
+    def __enter__(self) -> Dump:
+        """Watch a compilation: a pass that fails within the block leaves its input behind."""
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Keep the input of the pass that failed, and say how to fail again."""
+        if error is None or not self._running:
+            return
+        name = f"failed-{self._running}.tir"
+        self.write(name, self._text)
+        diagnosed = isinstance(error, DiagnosticError)
+        said = str(error) if diagnosed else f"{type(error).__name__}: {error}"
+        command = f"tilec opt {name} --passes {self._running}"
+        self.write("failure.txt", f"{said}\n\nIn this folder, this fails again:\n{command}\n")
+        self.rows.append((name, f"the input on which `{self._running}` failed", ""))
+        self._index("", [])
 
     def finish(self, compiled: Compiled) -> Path:
         """Write what belongs to the result; returns the path of the PTX."""
@@ -127,20 +122,12 @@ class Dump:
         self.write("schedule.json", f"{schedule}\n")
         self.write("resources.txt", _resources(compiled))
         self._layouts()
-        self._index(
-            compiled.name,
-            [
-                f"line {r.line}: {r.text} ({r.decided_by})"
-                if r.line
-                else f"{r.text} ({r.decided_by})"
-                for r in compiled.remarks
-            ],
-        )
+        self._index(compiled.name, [_remark(r) for r in compiled.remarks])
         return ptx
 
     def _layouts(self) -> None:
         """Draw each layout that the last dump names."""
-        from tilec.layout.draw import picture, svg, text
+        from tilec.layout.draw import draw_svg, draw_text
 
         found: dict[str, str] = {}
         for name, _, _ in self.rows:
@@ -154,9 +141,8 @@ class Dump:
             layout = Layout.parse(line)
             if layout.rank == 0:
                 continue
-            drawing = picture(layout, limit=_DRAWN)
-            self.write(f"{name}.svg", svg(drawing))
-            parts.append(f"{name}: {line}\n{text(drawing)}\n")
+            self.write(f"{name}.svg", draw_svg(layout, limit=_DRAWN))
+            parts.append(f"{name}: {line}\n{draw_text(layout, limit=_DRAWN)}\n")
         self.write("layouts.txt", "\n".join(parts))
 
     def _index(self, kernel: str, remarks: list[str]) -> None:
@@ -180,6 +166,11 @@ class Dump:
         if (self.folder / "failure.txt").exists():
             lines += ["", "The compilation failed: see [failure.txt](failure.txt)."]
         self.write("index.md", "\n".join(lines) + "\n")
+
+
+def _remark(remark: Remark) -> str:
+    place = f"line {remark.line}: " if remark.line else ""
+    return f"{place}{remark.text} (`{remark.decided_by}`)"
 
 
 def _resources(compiled: Compiled) -> str:
