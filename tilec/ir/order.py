@@ -216,9 +216,10 @@ def _used(state: State, value: Value[Any], op: Op, reports: Reports) -> Place:
 @_rule(cta.Acquire)
 def _acquire(state: State, op: cta.Acquire, reports: Reports) -> None:
     """The stage before must be full of loads."""
-    for thing in state.things.values():
-        if isinstance(thing, Stage) and thing.ring is op.ring and not thing.finished:
+    for number, thing in state.things.items():
+        if isinstance(thing, Stage) and thing.ring is op.ring and thing.loaded is not None:
             _report_unloaded(thing, op, reports)
+            state.things[number] = replace(thing, finished=True)
     state.new(op.out, Stage(op, op.ring, loaded=frozenset()))
 
 
