@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilec.ir.core import Kernel, Op, Region, Value
+from tilec.ir.held import State
 from tilec.ir.levels import cta, flow, math
-from tilec.ir.order import RULES, Reports, State, at_end
+from tilec.ir.order import RULES, Reports, at_end
 from tilec.ir.resources import resource_faults
 from tilec.ir.verify import Fault
 from tilec.targets.base import Target

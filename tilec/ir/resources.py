@@ -1,7 +1,7 @@
 """What a kernel of level ``cta`` takes of the machine, and rules about it as a whole.
 
 Warps, registers, named barriers and shared memory are each given out once; a ring has one role
-that fills it and some that empty it. ``ring_spans`` and ``shared_spans`` say how shared memory is
+that fills it and some that empty it. ``part_offsets`` and ``shared_spans`` say how shared memory is
 laid out, for whoever places it or computes addresses. What happens in which order is not looked
 at here (see ``order``).
 """
@@ -25,7 +25,7 @@ WARP = 32
 WARPGROUP = 4 * WARP
 MBARRIER_BYTES = 8
 SWIZZLED_ALIGNMENT = 1024
-"""Swizzles act on address bits up to 9, and one base offset serves all descriptors."""
+"""Swizzles exchange bits of absolute addresses, the widest within blocks of 1024 bytes."""
 PLAIN_ALIGNMENT = 128
 """TMA's alignment of a shared address."""
 
@@ -44,16 +44,17 @@ def alignment(type: Shared) -> int:
 
 
 def part_offsets(ring: Ring) -> tuple[tuple[int, ...], int]:
-    """Byte offset of each part within a stage, and the bytes from one stage to the next."""
-    offsets, at, widest = [], 0, PLAIN_ALIGNMENT
+    """Byte offset of each part within a stage, and the bytes from one stage to the next.
+
+    Parts start on multiples of 1024 bytes, so that any of them may be swizzled.
+    """
+    offsets, at = [], 0
     for part in ring.parts:
         if not isinstance(part, Shared):
             raise TypeError(f"a ring's part is a shared tile, not {part}")
-        at = _up(at, alignment(part))
         offsets.append(at)
-        at += shared_bytes(part)
-        widest = max(widest, alignment(part))
-    return tuple(offsets), _up(at, widest)
+        at += _up(shared_bytes(part), SWIZZLED_ALIGNMENT)
+    return tuple(offsets), at
 
 
 def _up(value: int, multiple: int) -> int:
@@ -86,8 +87,8 @@ def shared_spans(kernel: Kernel) -> list[SharedSpan]:
         elif isinstance(op, cta.MakeRing) and isinstance(op.type, Ring):
             if op.offset >= 0:
                 size = op.type.stages * part_offsets(op.type)[1]
-                widest = max(alignment(p) for p in op.type.parts if isinstance(p, Shared))
-                spans.append(SharedSpan(op, f"the ring %{op.out.name}", op.offset, size, widest))
+                what = f"the ring %{op.out.name}"
+                spans.append(SharedSpan(op, what, op.offset, size, SWIZZLED_ALIGNMENT))
             if op.barriers >= 0:
                 size = 2 * op.type.stages * MBARRIER_BYTES
                 what = f"the barriers of %{op.out.name}"
