@@ -15,9 +15,9 @@ from tilec.frontend import ast
 from tilec.frontend.checked import CheckedModule, Constant
 from tilec.frontend.expressions import Expressions
 from tilec.frontend.meet import weak_const
-from tilec.frontend.names import Binding, Broken, Scope
+from tilec.frontend.names import Binding, Scope
 from tilec.frontend.report import Abandoned, Report
-from tilec.frontend.signature import claim
+from tilec.frontend.signature import claim, leave_broken
 from tilec.frontend.statements import Checker
 from tilec.ir.types import DTYPES
 from tilec.source import SourceFile, Span
@@ -95,7 +95,7 @@ def _check_top_level(
             meaning = weak_const(value, constant.name.span)
             outer.bind(constant.name.id, Binding(meaning, constant.span, rebindable=False))
         except Abandoned:
-            outer.bind(constant.name.id, Binding(Broken(), constant.span, rebindable=False))
+            leave_broken(check, constant.name)
     seen: dict[str, Span] = {}
     definitions: list[ast.Function | ast.Kernel] = [*module.functions, *module.kernels]
     for node in definitions:

@@ -331,7 +331,7 @@ class Expressions:
         }[kind]
         if not fits:
             noun = {"bits": "integers or bools", "bool": "a condition"}.get(kind, f"{kind}s")
-            helps = {"float": "cast[f32](...) first, or `//` to divide integers"}
+            helps = {"float": f"write `cast[f32]({operand.span.text})` first"}
             self.report.fail(
                 "wrong-element-type",
                 f"{what} needs {noun}",

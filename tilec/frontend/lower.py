@@ -133,8 +133,9 @@ class _Lowering:
         """An ordered loop over tiles or over numbers."""
         carried = [item for item in node.carried if not _is_unchanged(item)]
         for item in node.carried:
-            self.values[item.current] = self.expression(item.initial)
-            self.values[item.final] = self.values[item.current]
+            initial = self.expression(item.initial)
+            initial.name = initial.name or item.current.name
+            self.values[item.current] = self.values[item.final] = initial
         init = tuple(self.values[item.current] for item in carried)
         limit = self.expression(node.axis.extent)
         over_tiles = node.axis.size != 0

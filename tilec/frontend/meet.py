@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from string import ascii_letters, digits
 from typing import TypeGuard
 
 from tilec.diagnostics import Label
@@ -236,4 +237,15 @@ def _insertion_help(expr: Expr, own: Sequence[Axis], wanted: Sequence[Axis]) -> 
 
 def _operand_text(expr: Expr) -> str:
     text = expr.span.text
-    return text if text.replace("_", "").isalnum() else f"({text})"
+    return text if _is_one_operand(text) else f"({text})"
+
+
+def _is_one_operand(text: str) -> bool:
+    """Whether a text is a name, possibly with brackets that close at its very end."""
+    rest = text.lstrip("_" + ascii_letters + digits)
+    depth = 0
+    for place, char in enumerate(rest):
+        depth += (char in "([") - (char in ")]")
+        if depth == 0 and place < len(rest) - 1 and rest[place + 1] not in "([":
+            return False
+    return depth == 0

@@ -37,12 +37,12 @@ def bind_signature(
     kernel = CheckedKernel(node.name, node.span, {}, [], {})
     for item in node.comptime:
         _bind_comptime(check, kernel, item, bindings)
-    taken = {p.name.id: p for p in node.parameters}
+    taken = {p.name.id: p for p in reversed(node.parameters)}
     for parameter in node.parameters:
         try:
             _bind_parameter(check, kernel, parameter, taken)
         except Abandoned:
-            check.scope.bind(parameter.name.id, Binding(Broken(), parameter.name.span))
+            leave_broken(check, parameter.name)
     return kernel
 
 
@@ -57,11 +57,17 @@ def _bind_comptime(
         claim(check, item.name)
         value = _comptime_value(check, item, bindings)
     except Abandoned:
-        check.scope.bind(name, Binding(Broken(), item.span, rebindable=False))
+        leave_broken(check, item.name)
         return
     kernel.bindings[name] = value
     meaning = value if isinstance(value, DType) else weak_const(value, item.name.span)
     check.scope.bind(name, Binding(meaning, item.span, rebindable=False))
+
+
+def leave_broken(check: Expressions, name: ast.Name) -> None:
+    """After a refusal: the name is known to mean nothing, unless it has a meaning already."""
+    if check.scope.find(name.id) is None:
+        check.scope.bind(name.id, Binding(Broken(), name.span, rebindable=False))
 
 
 def claim(check: Expressions, name: ast.Name) -> None:

@@ -1,0 +1,53 @@
+"""Whole messages, as an author sees them; ``pytest tests/lang --update`` accepts changed ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tilec.diagnostics import Diagnostic, render, render_json
+from tilec.source import SourceFile
+
+_FOLDER = Path(__file__).parent / "messages"
+_FILES = sorted(_FOLDER.glob("*.tk"))
+
+
+@pytest.mark.parametrize("path", _FILES, ids=lambda p: p.stem)
+def test_message_is_the_golden_one(
+    path: Path, update: bool, errors_of: Callable[[SourceFile], list[Diagnostic]]
+) -> None:
+    source = SourceFile(path.name, path.read_text())
+    errors = errors_of(source)
+    assert errors
+    text = render(errors) + "\n"
+    golden = path.with_suffix(".txt")
+    if update:
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+def test_json_says_the_same_with_lines_and_columns(
+    errors_of: Callable[[SourceFile], list[Diagnostic]],
+) -> None:
+    source = SourceFile("k.tk", (_FOLDER / "in-is-written.tk").read_text())
+    (found,) = json.loads(render_json(errors_of(source)))
+    assert found["code"] == "in-is-written"
+    assert found["severity"] == "error"
+    first = found["labels"][0]
+    assert (first["file"], first["line"], first["column"]) == ("k.tk", 3, 9)
+    assert (first["end_line"], first["end_column"]) == (3, 20)
+
+
+def test_colour_changes_nothing_but_colour(
+    errors_of: Callable[[SourceFile], list[Diagnostic]],
+) -> None:
+    import re
+
+    source = SourceFile("k.tk", (_FOLDER / "carried-type-changes.tk").read_text())
+    errors = errors_of(source)
+    coloured = render(errors, color=True)
+    assert coloured != render(errors)
+    assert re.sub("\x1b\\[[0-9]+m", "", coloured) == render(errors)
