@@ -78,7 +78,10 @@ class _Flights:
         for step in self.program.steps(op):
             self.touch(op, step, state)
         if isinstance(op, ptx.Wgmma):
-            outs, a = self.program.at.owned(op.out), self.program.at.owned(op.a)
+            # A descriptor is read at issue; only A held in registers stays in use.
+            in_registers = op.a.type.kind != "b64"
+            outs = self.program.at.owned(op.out)
+            a = self.program.at.owned(op.a) if in_registers else ()
             *closed_groups, (written, read) = state
             return (*closed_groups, (written | self.names(outs), read | self.names(a)))
         return state
