@@ -2,7 +2,7 @@
 
 There are 32 banks of 4 bytes. An access of 4 bytes or less is served for all lanes at once, one of
 8 bytes for half a warp, one of 16 bytes (and each matrix of ldmatrix and stmatrix) for 8 lanes;
-lanes that want the same word share it (measured rule, CUDA programming guide, shared memory). The
+lanes that want the same word share it (CUDA programming guide, shared memory). The
 degree is how many times longer a phase takes than without conflict: 1 is free of conflict.
 
 Two ways that must agree: counting words bank by bank, and, for a map that is linear over bits, a

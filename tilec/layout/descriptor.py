@@ -6,7 +6,7 @@ layout is refused, with the reason, when the strides that the hardware assumes d
 every 8-row group. Operand a is the tile [M, K] and operand b the tile [K, N].
 
 Only the low word ever changes: `low + ((address & 0x3FFFF) >> 4) + offset`. Mask the address: in
-a cluster its bits from 24 up carry the rank of the CTA (measured, docs/hardware.md). The base of
+a cluster its bits from 24 up carry the rank of the CTA (seen on an H200). The base of
 the tile is aligned to the swizzle atom, so the base-offset field stays 0.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tilec.layout.linear import Layout, LayoutError, LayoutRefusal
 from tilec.layout.shared import CHUNK_BYTES, atom_bytes, stripes, swizzle_of, unswizzle
@@ -52,6 +53,7 @@ class DescriptorPlan:
         return _address(self.layout, self.element_bits, self.operand)(mn, k) // CHUNK_BYTES
 
 
+@lru_cache(maxsize=256)
 def matrix_descriptor(
     layout: Layout, element_bits: int, operand: str, major: str | None = None
 ) -> DescriptorPlan:

@@ -5,7 +5,7 @@ here as layouts, with the packing of narrow elements as the lowest register digi
 four 8-bit elements fill a 32-bit register, lowest element in the low bits). Elementwise and
 row-wise work has free choice, and `blocked` and `rows` choose for wide, coalesced access.
 
-Facts: PTX ISA 9.7.15.5.1 (wgmma registers) and 9.7.14.5 (mma.sync fragments). That
+Facts: PTX ISA 9.7.15.5.1 (wgmma registers) and the fragment figures of mma.sync. That
 `accumulator(n) == a_fragment(16, n)` is not stated anywhere here: it falls out, and it is why the
 weights of attention need no exchange between its two products.
 """

@@ -1,6 +1,6 @@
 """ldmatrix and stmatrix: moving a register tile to or from shared memory, eight rows at a time.
 
-One instruction moves 1, 2 or 4 matrices of 8 rows x 16 bytes (PTX ISA 9.7.14.5.15, .16). Lane l
+One instruction moves 1, 2 or 4 matrices of 8 rows x 16 bytes (PTX ISA, ldmatrix and stmatrix). Lane l
 gives the address of row l % 8 of matrix l / 8; register m of lane 4g + t holds bytes 4t..4t+3 of
 row g of matrix m, or, with .trans, the 16-bit elements (2t, g) and (2t + 1, g). So the row's bytes
 must be the packed elements and the low two lane bits, in order; what remains of the lane numbers

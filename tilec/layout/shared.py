@@ -4,7 +4,7 @@ A tile is stored as stripes: each stripe is as wide as the swizzle span (128, 64
 along the contiguous axis and holds all rows, row after row; stripes follow one another. This is
 what TMA boxes of that width write, and what matrix descriptors read. Inside a stripe the swizzle
 exchanges 16-byte chunks: address bits 4.. are XORed with bits 7.. (three, two or one of them;
-PTX ISA 9.7.15.5.1.2.1, the tensor map's modes 9.7.9.25.5), so a column of chunks meets all banks.
+PTX ISA 9.7.15.5.1.2.1, and the same for tensor maps), so a column of chunks meets all banks.
 
 The layouts hold for a tile whose base is aligned to the swizzle atom (8 spans): the hardware
 swizzles absolute addresses. Nothing here knows where a tile begins.

@@ -4,7 +4,7 @@ A box is written to shared memory row after row with the innermost extent contig
 made of stripes takes one box for each stripe (and for each 256 rows of it), or a single box of
 three extents when the tensor's contiguous axis is viewed as [count, width] (`folded_box`).
 
-Limits: PTX ISA 5.5 and cuTensorMapEncodeTiled: each box extent 1 to 256, the innermost one no
+Limits (CUDA driver API, cuTensorMapEncodeTiled): each box extent 1 to 256, the innermost one no
 wider than the swizzle span and a multiple of 16 bytes, the shared destination aligned to 128
 bytes or to the swizzle atom. Whether the global tensor can be mapped is not asked here.
 """
