@@ -427,6 +427,19 @@ class Convert(Op, name="cta.convert"):
         return [replace(self.x.type, layout=self.layout)]
 
 
+class Slice(Op, name="cta.slice"):
+    """Elements ``start`` to ``start + extent`` along ``axis``: no data moves.
+
+    Each thread must hold the elements that it then names, in registers of its own.
+    """
+
+    x: Value[Register] = operand()
+    axis: int = attribute()
+    start: int = attribute()
+    type: Type = result_type()
+    out: Value[Register] = result()
+
+
 class Weave(Op, name="cta.weave"):
     """Run the elementwise ops of the region element by element instead of op by op.
 

@@ -83,6 +83,31 @@ def _spread_registers(
         raise Refused(str(refusal)) from None
 
 
+@lowers(cta.Slice)
+def _slice(sel: Selector, op: cta.Slice) -> None:
+    source, target = op.x.type, op.out.type
+    for space in ("lane", "warp"):
+        if source.layout.spaces.get(space, ()) != target.layout.spaces.get(space, ()):
+            raise Refused(f"the slice {target.layout} is held by other threads ({space})")
+    at = {source.layout(reg=r): r for r in range(source.layout.size("reg"))}
+    places = []
+    for register in range(target.layout.size("reg")):
+        place = list(target.layout(reg=register))
+        place[op.axis] += op.start
+        if tuple(place) not in at:
+            raise Refused(f"no register holds element {tuple(place)} of the tile")
+        places.append(at[tuple(place)])
+    if not is_packed(source.dtype):
+        sel.set(op.out, sel.pick(sel.get(op.x), *places))
+        return
+    each = 32 // source.dtype.bits
+    words = [places[n] // each for n in range(0, len(places), each)]
+    wanted = [word * each + n for word in words for n in range(each)]
+    if wanted != places:
+        raise Refused("the slice cuts packed registers")
+    sel.set(op.out, sel.pick(sel.get(op.x), *words))
+
+
 @lowers(cta.Coordinates)
 def _coordinates(sel: Selector, op: cta.Coordinates) -> None:
     if not isinstance(op.type, Register):
