@@ -1,11 +1,11 @@
 """ldmatrix and stmatrix: moving a register tile to or from shared memory, eight rows at a time.
 
-One instruction moves 1, 2 or 4 matrices of 8 rows x 16 bytes (PTX ISA, ldmatrix and stmatrix). Lane l
-gives the address of row l % 8 of matrix l / 8; register m of lane 4g + t holds bytes 4t..4t+3 of
-row g of matrix m, or, with .trans, the 16-bit elements (2t, g) and (2t + 1, g). So the row's bytes
-must be the packed elements and the low two lane bits, in order; what remains of the lane numbers
-the rows; two register bits number the matrices, and all other register digits the instructions.
-With .trans rows and bytes change places. The two directions share one plan.
+One instruction moves 1, 2 or 4 matrices of 8 rows x 16 bytes (PTX ISA, ldmatrix and stmatrix).
+Lane l gives the address of row l % 8 of matrix l / 8; register m of lane 4g + t holds bytes
+4t..4t+3 of row g of matrix m, or, with .trans, the 16-bit elements (2t, g) and (2t + 1, g). So
+the row's bytes must be the packed elements and the low two lane bits, in order; what remains of
+the lane numbers the rows; two register bits number the matrices, and all other register digits
+the instructions. With .trans rows and bytes change places. The two directions share one plan.
 
 The address is a function of the lane *as address giver*, not as holder of data: its bits 0..2
 take the contributions of the row bits, 3 and 4 those of the register bits that number matrices.
