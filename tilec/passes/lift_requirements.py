@@ -38,20 +38,22 @@ def launch_expression(value: Value[Any]) -> Any:
     raise Refused("a requirement may only speak of sizes, scalar parameters and numbers")
 
 
+def requirements_of(kernel: Kernel) -> list[tuple[int, Any]]:
+    """Source line and condition of each requirement, whether lifted already or still an op."""
+    found: list[tuple[int, Any]] = list(kernel.attributes.get("requirements", ()))
+    for op in kernel.body.walk():
+        if isinstance(op, tile.Require):
+            if op not in kernel.body.ops:
+                raise refused(op, "a requirement stands before the loops, not in one")
+            found.append((op.loc.line if op.loc else 0, launch_expression(op.condition)))
+    return found
+
+
 @tile_pass("lift-requirements", level="tile")
 def lift_requirements(kernel: Kernel, ctx: Context) -> None:
     """Requirements on the launch are an attribute of the kernel, and no op states one."""
-    found = list(kernel.attributes.get("requirements", ()))
-    kept = []
-    for op in kernel.body.ops:
-        inner = [o for r in op.regions for o in r.walk() if isinstance(o, tile.Require)]
-        if inner:
-            raise refused(inner[0], "a requirement stands before the loops, not in one")
-        if isinstance(op, tile.Require):
-            found.append((op.loc.line if op.loc else 0, launch_expression(op.condition)))
-        else:
-            kept.append(op)
+    found = requirements_of(kernel)
     if found:
         kernel.attributes["requirements"] = tuple(found)
-        kernel.body.ops = kept
+        kernel.body.ops = [op for op in kernel.body.ops if not isinstance(op, tile.Require)]
         rewrite.remove_dead(kernel.body)

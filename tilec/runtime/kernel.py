@@ -1,0 +1,428 @@
+"""Kernels as Python functions on arrays.
+
+``Program`` is a parsed ``.tk`` text, its kernels are its attributes. A call finds compile-time
+parameters and dimensions from the arrays, allocates outputs that are not given, refuses what the
+language refuses (shapes that disagree, broken requirements, overlapping outputs), compiles for the
+class of its arguments once, and launches on the arrays' own stream without waiting. Arrays on the
+CPU travel to a GPU and back if there is one, and are interpreted if not.
+
+Compilations and prepared launches are kept in memory only.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from tilec.compiler import Compiled, compile_module, front, prepare
+from tilec.diagnostics import did_you_mean
+from tilec.ir.core import Kernel as IRKernel
+from tilec.ir.core import Module
+from tilec.ir.facts import Facts, Schedule
+from tilec.ir.rewrite import clone_kernel
+from tilec.ir.types import Array, Scalar
+from tilec.runtime import arrays as arrays_of
+from tilec.runtime.arrays import ArrayError, ArrayView, Device
+from tilec.runtime.expressions import evaluate, spell
+from tilec.runtime.specialise import LaunchError, bind_dims, facts_for
+from tilec.source import SourceFile
+from tilec.targets import by_name
+from tilec.targets.base import Target
+
+_KEPT = 256
+_CARRIERS = {"u8", "u16", "s8", "s16"}
+
+Stream = int
+Run = Callable[[Stream], None]
+
+
+class Program:
+    """The kernels of one ``.tk`` text, as attributes."""
+
+    def __init__(self, source: SourceFile) -> None:
+        """Parse the text; raises ``DiagnosticError`` with all that is wrong in it."""
+        from tilec.frontend.parse import parse
+
+        self.source = source
+        self.tree = parse(source)
+        self._kernels = {node.name: Kernel(self, node.name) for node in self.tree.kernels}
+
+    def __getattr__(self, name: str) -> Kernel:
+        """The kernel of that name."""
+        kernels: dict[str, Kernel] = self.__dict__.get("_kernels", {})
+        if name in kernels:
+            return kernels[name]
+        hint = did_you_mean(name, kernels) or f"there is: {', '.join(kernels)}"
+        raise AttributeError(f"no kernel `{name}`; {hint}")
+
+    def __dir__(self) -> list[str]:
+        """Kernel names for completion."""
+        return [*super().__dir__(), *self._kernels]
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """All kernels in the order of the text."""
+        return tuple(self._kernels.values())
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A kernel parameter as the source declares it; ``dims`` is None for a scalar."""
+
+    name: str
+    mode: str
+    type_name: str
+    dims: tuple[Any, ...] | None
+
+
+@dataclass
+class Call:
+    """The arguments of one call, sorted out."""
+
+    types: dict[str, Array]
+    views: dict[str, ArrayView]
+    scalars: dict[str, Any]
+    dims: dict[str, int]
+    module: Module
+
+
+@dataclass
+class Kernel:
+    """One kernel, callable; ``using`` makes a variant with other choices."""
+
+    program: Program
+    name: str
+    bindings: dict[str, Any] = field(default_factory=dict)
+    schedule: Schedule = field(default_factory=Schedule)
+
+    def __post_init__(self) -> None:
+        """Start with empty caches."""
+        self._fronts: dict[tuple[Any, ...], Module] = {}
+        self._compiled: dict[tuple[Any, ...], Compiled] = {}
+        self._loaded: dict[tuple[Any, ...], Any] = {}
+        self._ready: OrderedDict[tuple[Any, ...], Run] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.signature}>"
+
+    def using(self, schedule: Schedule | None = None, **bindings: Any) -> Kernel:
+        """This kernel with compile-time parameters bound, or choices pinned."""
+        merged = self.schedule.merged(schedule or Schedule())
+        return Kernel(self.program, self.name, {**self.bindings, **bindings}, merged)
+
+    # Declarations -------------------------------------------------------------------------------
+
+    @cached_property
+    def _node(self) -> Any:
+        return next(k for k in self.program.tree.kernels if k.name == self.name)
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters in order."""
+        return tuple(
+            Parameter(
+                p.name.id,
+                p.mode,
+                p.type.name.id if p.type else "",
+                None if p.type is None else p.type.dims,
+            )
+            for p in self._node.parameters
+        )
+
+    @property
+    def signature(self) -> str:
+        """The kernel's head, for messages."""
+        shown = []
+        for p in self.parameters:
+            mode = f"{p.mode} " if p.mode != "in" else ""
+            dims = "" if p.dims is None else f"[{', '.join(d.span.text for d in p.dims)}]"
+            shown.append(f"{p.name}: {mode}{p.type_name}{dims}")
+        return f"{self.name}({', '.join(shown)})"
+
+    # Calling --------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run on arrays; returns the outputs (one alone, several as a tuple)."""
+        given = self._match(args, named)
+        views = {
+            p.name: arrays_of.view(given[p.name])
+            for p in self.parameters
+            if p.dims is not None and p.name in given
+        }
+        missing = [p for p in self.parameters if p.dims is not None and p.name not in given]
+        if missing:
+            self._allocate(missing, given, views)
+        scalars = {p.name: given[p.name] for p in self.parameters if p.dims is None}
+        key = (
+            *((v.address, v.shape, v.strides, v.dtype, v.device) for v in views.values()),
+            *scalars.values(),
+        )
+        run = self._ready.get(key)
+        if run is None:
+            run = self._ready[key] = self._prepare(views, scalars)
+            if len(self._ready) > _KEPT:
+                self._ready.popitem(last=False)
+        run(arrays_of.current_stream(next(iter(views.values()))) if views else 0)
+        outs = [given[p.name] for p in self.parameters if p.mode != "in"]
+        return outs[0] if len(outs) == 1 else tuple(outs) or None
+
+    def _match(self, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        names = [p.name for p in self.parameters]
+        for name in named:
+            if name not in names:
+                hint = did_you_mean(name, names)
+                raise LaunchError(
+                    f"{self.signature} has no parameter `{name}`; {hint}".rstrip("; ")
+                )
+        open_ = [p for p in self.parameters if p.name not in named]
+        needed = [p for p in open_ if p.mode != "out"]
+        if len(args) not in (len(open_), len(needed)):
+            counts = sorted({len(needed), len(open_)})
+            wanted = " or ".join(map(str, counts))
+            raise LaunchError(f"{self.signature} takes {wanted} arguments here, got {len(args)}")
+        places = open_ if len(args) == len(open_) else needed
+        given = {p.name: arg for p, arg in zip(places, args, strict=True)} | named
+        for p in self.parameters:
+            value = given.get(p.name)
+            if value is not None and (p.dims is not None) != arrays_of.is_array(value):
+                kind = "a number" if p.dims is None else "an array"
+                raise LaunchError(f"{p.name} of {self.signature} is {kind}, got {value!r:.60}")
+        return {name: given[name] for name in names if given.get(name) is not None}
+
+    def _allocate(
+        self, missing: list[Parameter], given: dict[str, Any], views: dict[str, ArrayView]
+    ) -> None:
+        if not views:
+            raise LaunchError(f"{self.signature}: give the outputs, no array says where they lie")
+        first = next(iter(views.values()))
+        types = self._types(views)
+        dims = bind_dims(types, {name: v.shape for name, v in views.items()})
+        for p in missing:
+            unknown = [str(e) for e in types[p.name].shape if isinstance(e, str) and e not in dims]
+            if unknown:
+                raise LaunchError(
+                    f"{p.name} of {self.signature} must be given: no argument says what "
+                    f"{', '.join(unknown)} is"
+                )
+            shape = [e if isinstance(e, int) else dims[e] for e in types[p.name].shape]
+            dtype = types[p.name].dtype.name
+            made = arrays_of.empty_like_kind(first.kind, shape, dtype, first.device)
+            given[p.name], views[p.name] = made, arrays_of.view(made)
+        for p in self.parameters:  # the order of the parameters, whatever was given
+            if p.name in views:
+                views[p.name] = views.pop(p.name)
+
+    # Specialising ---------------------------------------------------------------------------------
+
+    def _infer(self, views: Mapping[str, ArrayView]) -> dict[str, Any]:
+        """Compile-time parameters that the arrays decide."""
+        kinds = {c.name.id: c.kind.id for c in self._node.comptime}
+        found: dict[str, Any] = {}
+        for p in self.parameters:
+            if p.dims is None or p.name not in views:
+                continue
+            view = views[p.name]
+            if kinds.get(p.type_name) == "dtype" and view.dtype not in _CARRIERS:
+                found.setdefault(p.type_name, view.dtype)
+            for dim, extent in zip(p.dims, view.shape, strict=False):
+                name = getattr(dim, "id", "")
+                if kinds.get(name) == "int":
+                    found.setdefault(name, extent)
+        return {**found, **self.bindings}
+
+    def front_end(self, bindings: Mapping[str, Any], target: Target) -> Module:
+        """The kernel at level ``tile`` for these compile-time parameters; not to be changed."""
+        key = (tuple(sorted((k, str(v)) for k, v in bindings.items())), target.name)
+        if key not in self._fronts:
+            self._fronts[key] = front(self.program.source, self.name, bindings, target)
+        return self._fronts[key]
+
+    def _types(self, views: Mapping[str, ArrayView]) -> dict[str, Array]:
+        module = self.front_end(self._infer(views), by_name("90"))
+        return {
+            a.name: a.type for a in module.kernel(self.name).body.args if isinstance(a.type, Array)
+        }
+
+    def _prepare(self, views: dict[str, ArrayView], scalars: dict[str, Any]) -> Run:
+        with self._lock:
+            return self._prepare_locked(views, scalars)
+
+    def _prepare_locked(self, views: dict[str, ArrayView], scalars: dict[str, Any]) -> Run:
+        device = self._device(views)
+        ordinal = device[1]
+        on_gpu = device[0] == "cuda" or gpu_available()
+        target = device_target(ordinal) if on_gpu else by_name("90")
+        call = self.sort_out(views, scalars, target)
+        check_overlap(call)
+        check_requirements(self.program.source, call, self.name)
+        written = [v for n, v in call.views.items() if call.types[n].mode != "in"]
+        if all(v.size == 0 for v in written):
+            return lambda stream: None
+        if device[0] == "cuda":
+            loaded = self.load(call, target, ordinal)
+            return lambda stream: loaded(call.views, call.scalars, stream)
+        if on_gpu:
+            return lambda stream: self._through_device(call, target, ordinal)
+        return lambda stream: interpret_call(call, self.name)
+
+    def _device(self, views: Mapping[str, ArrayView]) -> Device:
+        devices = {v.device: name for name, v in views.items()}
+        if len(devices) > 1:
+            places = ", ".join(f"{n} is on {d[0]}:{d[1]}" for d, n in devices.items())
+            raise LaunchError(f"the arrays lie on different devices: {places}")
+        return next(iter(devices), ("cpu", 0))
+
+    def sort_out(
+        self, views: Mapping[str, ArrayView], scalars: Mapping[str, Any], target: Target
+    ) -> Call:
+        """Types, dimensions and views of a call, or a ``LaunchError``."""
+        module = self.front_end(self._infer(views), target)
+        arguments = module.kernel(self.name).body.args
+        types = {a.name: a.type for a in arguments if isinstance(a.type, Array)}
+        seen: dict[str, ArrayView] = {}
+        for name, view in views.items():
+            try:
+                found = arrays_of.reinterpret(view, types[name].dtype.name)
+            except ArrayError:
+                raise LaunchError(
+                    f"{name} is an array of {view.dtype}, {self.signature} takes "
+                    f"{types[name].dtype}"
+                ) from None
+            if view.readonly and types[name].mode != "in":
+                raise LaunchError(f"{name} is written by {self.name}, and the array is read-only")
+            # Prepared calls are kept and found by address: they must not keep arrays alive.
+            seen[name] = replace(found, owner=None)
+        dims = bind_dims(types, {name: v.shape for name, v in seen.items()})
+        numbers = {a.name: scalars[a.name] for a in arguments if isinstance(a.type, Scalar)}
+        return Call(types, seen, numbers, dims, module)
+
+    def compile(
+        self, call: Call, target: Target, facts: Facts | None = None, dump: Any = None
+    ) -> Compiled:
+        """The compilation for a call's class of arguments."""
+        assumed = facts or facts_for(call.views, call.dims)
+        bound = call.module.kernel(self.name).attributes.get("bound", ())
+        key = (bound, assumed, self.schedule, target.name)
+        if key not in self._compiled or dump is not None:
+            module = replace(call.module, kernels=[fresh(call.module, self.name)])
+            prepare(module, assumed, self.schedule)
+            if dump is not None:
+                dump.start(module, "lower")
+            self._compiled[key] = compile_module(module, target, dump=dump)
+        return self._compiled[key]
+
+    def load(self, call: Call, target: Target, ordinal: int) -> Any:
+        """The compilation in the memory of a GPU."""
+        from tilec.runtime.launch import Loaded
+
+        compiled = self.compile(call, target)
+        key = (compiled.ptx, ordinal)
+        if key not in self._loaded:
+            self._loaded[key] = Loaded(compiled, ordinal)
+        return self._loaded[key]
+
+    def _through_device(self, call: Call, target: Target, ordinal: int) -> None:
+        from tilec.backend_ptx.module import activate, synchronize
+        from tilec.runtime.host import OnDevice
+
+        activate(ordinal)
+        there = {name: OnDevice(view, ordinal) for name, view in call.views.items()}
+        try:
+            moved = replace(call, views={name: copy.view for name, copy in there.items()})
+            self.load(moved, target, ordinal)(moved.views, call.scalars, 0)
+            synchronize()
+            for name, copy in there.items():
+                if call.types[name].mode != "in":
+                    copy.bring_back()
+        finally:
+            for copy in there.values():
+                copy.close()
+
+
+def fresh(module: Module, name: str) -> IRKernel:
+    """A copy of a kernel that passes may change."""
+    return clone_kernel(module.kernel(name))
+
+
+def gpu_available() -> bool:
+    """Whether CUDA and a device are here."""
+    from tilec.backend_ptx.module import available
+
+    return available()
+
+
+def device_target(ordinal: int) -> Target:
+    """The compiler's target for a device."""
+    from tilec.backend_ptx.module import device_facts
+
+    facts = device_facts(ordinal)
+    major, minor = facts.compute_capability
+    try:
+        return by_name(f"{major}{minor}")
+    except KeyError as error:
+        raise LaunchError(f"{facts.name} has compute capability {major}.{minor}: {error}") from None
+
+
+def interpret_call(call: Call, name: str) -> None:
+    """Run a call on arrays in host memory with the interpreter."""
+    from tilec.interp.interpret import interpret
+    from tilec.interp.memory import InterpretError
+    from tilec.runtime.host import host_array
+
+    held = {key: host_array(view) for key, view in call.views.items()}
+    try:
+        interpret(call.module.kernel(name), held, call.scalars)
+    except InterpretError as error:
+        raise LaunchError(str(error)) from None
+
+
+def overlaps_itself(view: ArrayView) -> bool:
+    """Whether two elements of a view may share memory.
+
+    Strides that each step over all that smaller strides reach cannot; others are refused.
+    """
+    reach = 0
+    steps = sorted((abs(s), n) for s, n in zip(view.strides, view.shape, strict=True) if n > 1)
+    for step, extent in steps:
+        if step <= reach:
+            return view.size > 0
+        reach += step * (extent - 1)
+    return False
+
+
+def check_overlap(call: Call) -> None:
+    """Refuse a written array that shares memory with itself or any other argument."""
+    for name, view in call.views.items():
+        if call.types[name].mode == "in":
+            continue
+        if overlaps_itself(view):
+            raise LaunchError(
+                f"{name} is written, and its elements overlap (strides {view.strides} "
+                f"for shape {view.shape})"
+            )
+        for other, seen in call.views.items():
+            if other != name and arrays_of.may_overlap(view, seen):
+                raise LaunchError(f"{name} is written and overlaps {other} in memory")
+
+
+def check_requirements(source: SourceFile, call: Call, name: str) -> None:
+    """Refuse a launch that breaks a ``require``, naming it."""
+    from tilec.passes.lift_requirements import requirements_of
+
+    shapes = {key: view.shape for key, view in call.views.items()}
+    names = {
+        (key, axis): str(extent)
+        for key, type in call.types.items()
+        for axis, extent in enumerate(type.shape)
+    }
+    for line, condition in requirements_of(call.module.kernel(name)):
+        if not evaluate(condition, shapes, call.scalars):
+            sizes = ", ".join(f"{k} = {v}" for k, v in {**call.dims, **call.scalars}.items())
+            raise LaunchError(
+                f"{source.name}:{line}: {name} requires {spell(condition, names)}; here {sizes}"
+            )

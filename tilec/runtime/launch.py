@@ -1,0 +1,142 @@
+"""From a compiled kernel and arrays on a GPU to a launch.
+
+The kernel lists its parameters as ``(pointer, a)``, ``(extent, a, axis)``, ``(stride, a, axis)`` in
+elements, ``(scalar, name)`` and ``(map, a, axes, box, swizzle_bytes)`` with axes innermost first.
+A ``Loaded`` kernel keeps the launches it has prepared, so that a repeated call with the same
+arrays costs one driver call. Never synchronises.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilec.backend_ptx.arguments import Arguments
+from tilec.backend_ptx.module import Launch, Module, activate
+from tilec.backend_ptx.parameters import parameter_kinds
+from tilec.backend_ptx.tensormap import encode
+from tilec.compiler import Compiled
+from tilec.ir.types import DType
+from tilec.runtime.arrays import ArrayView
+from tilec.runtime.expressions import evaluate
+from tilec.runtime.specialise import LaunchError, effective_strides
+
+_KEPT = 64
+_INTEGERS = {8: "b", 16: "h", 32: "i", 64: "q"}
+_MOST_CTAS = (1 << 31) - 1
+
+Key = tuple[Any, ...]
+
+
+def scalar_bits(dtype: DType, value: Any) -> bytes:
+    """A scalar argument as the 8 bytes, zero or sign extended, of which a parameter takes some."""
+    if dtype.kind == "bool":
+        return struct.pack("<q", bool(value))
+    if dtype.is_integer:
+        wrapped = int(value) & ((1 << dtype.bits) - 1)
+        if dtype.kind == "signed" and wrapped >> (dtype.bits - 1):
+            wrapped -= 1 << dtype.bits
+        return struct.pack("<q" if wrapped < 0 else "<Q", wrapped)
+    if dtype.name == "f64":
+        return struct.pack("<d", float(value))
+    if dtype.name in ("f32", "tf32"):
+        return struct.pack("<f4x", float(value))
+    if dtype.name == "f16":
+        return struct.pack("<e6x", float(value))
+    if dtype.name == "bf16":
+        one = Arguments(["bf16"])
+        one.set(0, value)
+        return one.value_bytes(0) + bytes(6)
+    raise LaunchError(f"a scalar parameter of type {dtype} cannot be passed")
+
+
+def _as_kind(kind: str, bits: bytes) -> Any:
+    formats = {"f32": "<f", "f64": "<d", "b16": "<H", "b32": "<I", "b64": "<Q"}
+    form = formats[kind]
+    return struct.unpack(form, bits[: struct.calcsize(form)])[0]
+
+
+@dataclass
+class Loaded:
+    """A kernel in the memory of one GPU."""
+
+    compiled: Compiled
+    ordinal: int
+    module: Module = field(init=False)
+    _kinds: tuple[str, ...] = field(init=False)
+    _launches: OrderedDict[Key, Launch | None] = field(default_factory=OrderedDict, init=False)
+
+    def __post_init__(self) -> None:
+        """Load the PTX; the driver assembles it."""
+        activate(self.ordinal)
+        self.module = Module.load(self.compiled.ptx, ordinal=self.ordinal)
+        self.function = self.module.function(self.compiled.name)
+        self._kinds = parameter_kinds(self.compiled.module.kernel(self.compiled.name))
+
+    def __call__(
+        self, views: Mapping[str, ArrayView], scalars: Mapping[str, Any], stream: int
+    ) -> None:
+        """Put one launch on a stream."""
+        key = (
+            *((v.address, v.shape, v.strides) for v in views.values()),
+            *scalars.values(),
+        )
+        if key not in self._launches:
+            self._launches[key] = self._prepare(views, scalars)
+            if len(self._launches) > _KEPT:
+                self._launches.popitem(last=False)
+        launch = self._launches[key]
+        if launch is not None:
+            activate(self.ordinal)
+            launch(stream)
+
+    def _prepare(self, views: Mapping[str, ArrayView], scalars: Mapping[str, Any]) -> Launch | None:
+        compiled = self.compiled
+        shapes = {name: view.shape for name, view in views.items()}
+        count = int(evaluate(compiled.grid, shapes, scalars))
+        if count <= 0:
+            return None
+        if count > _MOST_CTAS:
+            raise LaunchError(f"{compiled.name} would need {count} CTAs; a grid has at most 2^31-1")
+        arguments = Arguments(self._kinds)
+        for index, (kind, parameter) in enumerate(
+            zip(self._kinds, compiled.parameters, strict=True)
+        ):
+            arguments.set(index, self._value(kind, parameter, views, scalars))
+        return Launch(
+            self.function, (count, 1, 1), (compiled.threads, 1, 1), compiled.shared_bytes, arguments
+        )
+
+    def _value(
+        self,
+        kind: str,
+        parameter: tuple[Any, ...],
+        views: Mapping[str, ArrayView],
+        scalars: Mapping[str, Any],
+    ) -> Any:
+        what, name, *rest = parameter
+        if what == "scalar":
+            dtype = dict(self.compiled.scalars)[name].dtype
+            return _as_kind(kind, scalar_bits(dtype, scalars[name]))
+        view = views[name]
+        if what == "pointer":
+            return view.address
+        if what == "extent":
+            return view.shape[rest[0]]
+        if what == "stride":
+            return _as_kind(kind, struct.pack("<q", effective_strides(view)[rest[0]]))
+        if what == "map":
+            axes, box, swizzle = rest
+            steps = effective_strides(view)
+            return encode(
+                view.address,
+                view.dtype,
+                [view.shape[a] for a in axes],
+                [steps[a] * view.element_bytes for a in axes[1:]],
+                box,
+                swizzle,
+            )
+        raise LaunchError(f"{self.compiled.name} has a parameter of unknown kind {what}")

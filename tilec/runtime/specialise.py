@@ -1,0 +1,120 @@
+"""From actual arrays to what the compiler may assume, in few enough classes to be worth caching.
+
+Shapes and strides are arguments, not types; still the best code depends on which axis is
+contiguous, on alignment, on which sizes are multiples of tile sizes, and on their magnitude. Each
+of these is rounded to a class, so that calls of one class share one compilation.
+
+An axis with at most one element is never stepped along, so its stride means nothing: it is replaced
+by whatever helps. Nothing here knows a kernel or touches a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import gcd
+
+from tilec.ir.facts import ArrayFacts, Facts
+from tilec.ir.types import Array
+from tilec.runtime.arrays import ArrayView
+
+WIDEST_ALIGNMENT = 16
+"""Bytes: no copy instruction asks for more."""
+MULTIPLES = (256, 64, 8)
+"""Divisors of a size that are worth knowing: whole tiles, and whole 16-byte vectors."""
+SMALLEST_CLASS = 16
+
+
+class LaunchError(ValueError):
+    """The arguments do not fit the kernel; the message names them."""
+
+
+def unit_axis(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """The contiguous axis: the last long one of stride 1, else the last short one, else -1."""
+    long = [a for a, n in enumerate(shape) if n > 1]
+    found = [a for a in long if strides[a] == 1]
+    if found:
+        return found[-1]
+    short = [a for a, n in enumerate(shape) if n <= 1]
+    return short[-1] if short else -1
+
+
+def effective_strides(view: ArrayView) -> tuple[int, ...]:
+    """Strides in elements, with those of axes that are never stepped along made harmless."""
+    unit = unit_axis(view.shape, view.strides)
+    neutral = WIDEST_ALIGNMENT // view.element_bytes or 1
+    return tuple(
+        stride if extent > 1 else 1 if axis == unit else neutral
+        for axis, (extent, stride) in enumerate(zip(view.shape, view.strides, strict=True))
+    )
+
+
+def array_facts(view: ArrayView) -> ArrayFacts:
+    """The promise that an array keeps; arrays without elements promise nothing."""
+    if view.size == 0:
+        return ArrayFacts(-1, view.element_bytes)
+    strides = effective_strides(view)
+    unit = unit_axis(view.shape, view.strides)
+    others = [s * view.element_bytes for axis, s in enumerate(strides) if axis != unit]
+    alignment = gcd(view.address, WIDEST_ALIGNMENT, *others)
+    if any(step <= 0 for step in others):
+        # A tensor map takes no negative stride, and repeats only by a stride of 0, which the
+        # driver does not promise to accept; less than 16 bytes says that there is to be no map.
+        alignment = min(alignment, WIDEST_ALIGNMENT // 2)
+    return ArrayFacts(unit, max(alignment, 1))
+
+
+def size_class(extent: int) -> int:
+    """The upper bound that stands for an extent: the next power of two, at least 16."""
+    return max(SMALLEST_CLASS, 1 << max(extent - 1, 0).bit_length())
+
+
+def multiple_class(extent: int) -> int:
+    """The greatest of ``MULTIPLES`` that divides an extent, or 1."""
+    return next((m for m in MULTIPLES if extent % m == 0), 1)
+
+
+def facts_for(views: Mapping[str, ArrayView], dims: Mapping[str, int]) -> Facts:
+    """What a compilation for these arrays may assume."""
+    return Facts(
+        tuple((name, array_facts(view)) for name, view in views.items()),
+        tuple((dim, size_class(extent)) for dim, extent in dims.items()),
+        tuple(
+            (dim, multiple_class(extent))
+            for dim, extent in dims.items()
+            if multiple_class(extent) > 1
+        ),
+    )
+
+
+# --- dimensions -----------------------------------------------------------------------------------
+
+
+def bind_dims(types: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """The dimension names of a call; refuses shapes that do not fit or disagree."""
+    dims: dict[str, int] = {}
+    origin: dict[str, str] = {}
+    for name, shape in shapes.items():
+        wanted = types[name].shape
+        if len(shape) != len(wanted):
+            raise LaunchError(
+                f"{name} has {len(shape)} axes (shape {shape}), "
+                f"{name}[{', '.join(map(str, wanted))}] has {len(wanted)}"
+            )
+        for axis, (extent, found) in enumerate(zip(wanted, shape, strict=True)):
+            if found >= 1 << 31:
+                raise LaunchError(f"axis {axis} of {name} has {found} elements, the most are 2^31")
+            if isinstance(extent, int):
+                if extent != found:
+                    raise LaunchError(
+                        f"axis {axis} of {name} has {found} elements (shape {shape}), "
+                        f"the kernel is compiled for {extent}"
+                    )
+            elif dims.setdefault(extent, found) != found:
+                other = origin[extent]
+                raise LaunchError(
+                    f"{extent} is {dims[extent]} in {other} (shape {shapes[other]}) "
+                    f"and {found} in {name} (shape {shape})"
+                )
+            else:
+                origin.setdefault(extent, name)
+    return dims
