@@ -44,16 +44,19 @@ def mutants(text: str, count: int, seed: int) -> list[str]:
     return made
 
 
+def refusal(text: str) -> str:
+    """What is said about a program; nothing if it becomes valid IR."""
+    try:
+        module = check(parse(SourceFile("mutant.tk", text)), {})
+        for kernel in module.kernels:
+            verify(lower(module, kernel.name))
+    except DiagnosticError as error:
+        return render(error.diagnostics)
+    return ""
+
+
 @pytest.mark.parametrize("path", _PROGRAMS, ids=lambda p: p.stem)
 def test_mutants_are_refused_with_a_message_or_lower_to_valid_ir(path: Path) -> None:
-    outcomes = {"refused": 0, "lowered": 0}
-    for text in mutants(path.read_text(), 40, seed=len(path.stem)):
-        try:
-            module = check(parse(SourceFile("mutant.tk", text)), {})
-            for kernel in module.kernels:
-                verify(lower(module, kernel.name))
-            outcomes["lowered"] += 1
-        except DiagnosticError as error:
-            assert render(error.diagnostics).startswith("error[")
-            outcomes["refused"] += 1
-    assert outcomes["refused"]
+    refusals = [refusal(text) for text in mutants(path.read_text(), 40, seed=len(path.stem))]
+    assert any(refusals)
+    assert all(r.startswith("error[") for r in refusals if r)

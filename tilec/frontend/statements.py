@@ -8,9 +8,7 @@ is carried. An ``if`` on a compile-time condition checks one branch only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 
-from tilec.diagnostics import did_you_mean
 from tilec.frontend import ast
 from tilec.frontend.assignments import Assignments
 from tilec.frontend.checked import (
@@ -29,12 +27,12 @@ from tilec.frontend.checked import (
     Statement,
     Variable,
 )
+from tilec.frontend.choices import chosen
 from tilec.frontend.loops import LoopAxes, iterable_call
 from tilec.frontend.meet import axes_of, is_weak, settle
 from tilec.frontend.names import Binding, Broken, Scope, SizeChoice
 from tilec.frontend.report import Abandoned, Report
 from tilec.frontend.signature import bind_signature, claim
-from tilec.ir.facts import Schedule
 from tilec.ir.types import BOOL, S32
 from tilec.source import Span
 
@@ -109,7 +107,7 @@ class Checker(Assignments):
             case ast.Tune():
                 self._tune(node)
             case ast.Schedule():
-                self._schedule(node)
+                self.checked.schedule |= chosen(self, node)
             case ast.Pass():
                 pass
             case ast.Bare():
@@ -298,20 +296,3 @@ class Checker(Assignments):
         choice = SizeChoice(f"${node.name.id}", self.loops.sizes(node.choices))
         self.loops.symbols.add(choice.symbol)
         self.scope.bind(node.name.id, Binding(choice, node.span, rebindable=False))
-
-    def _schedule(self, node: ast.Schedule) -> None:
-        known = [f.name for f in fields(Schedule) if f.name not in ("tiles", "swizzles")]
-        for name, value in node.settings:
-            if name.id not in known:
-                self.report.fail(
-                    "unknown-choice",
-                    f"a schedule has no `{name.id}`",
-                    [(name.span, "chosen here")],
-                    help=did_you_mean(name.id, known) or f"there are {', '.join(known)}",
-                )
-            items = value.items if isinstance(value, ast.List | ast.Tuple) else (value,)
-            found = tuple(self.constant(item, "a choice") for item in items)
-            chosen = found if name.id == "registers" else found[0]
-            if len(found) > 1 and name.id != "registers":
-                self.report.fail("wrong-count", "one value is needed", [(value.span, "not one")])
-            self.checked.schedule[name.id] = chosen

@@ -1,0 +1,81 @@
+"""The pages about the language are true: examples compile, and every error code has a section."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tilec.diagnostics import DiagnosticError
+from tilec.frontend.builtins import BUILTINS
+from tilec.frontend.check import check
+from tilec.frontend.lower import lower
+from tilec.frontend.parse import parse
+from tilec.ir.verify import verify
+from tilec.source import SourceFile
+
+_ROOT = Path(__file__).resolve().parents[2]
+_PAGE = _ROOT / "docs" / "language.md"
+_BLOCK = re.compile(r"^```tk\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ERROR = re.compile(r"# error: ([a-z0-9-]+): (.*)$")
+
+
+def blocks() -> list[tuple[int, str]]:
+    """The first line and text of each ``tk`` block of the page."""
+    text = _PAGE.read_text()
+    return [(text.count("\n", 0, m.start()) + 2, m[1]) for m in _BLOCK.finditer(text)]
+
+
+@pytest.mark.parametrize(("line", "text"), blocks(), ids=lambda v: str(v) if v is int else None)
+def test_example_compiles_or_fails_as_it_says(line: int, text: str) -> None:
+    expected = [
+        (number, found[1], found[2])
+        for number, row in enumerate(text.splitlines(), 1)
+        if (found := _ERROR.search(row))
+    ]
+    source = SourceFile(f"language.md:{line}", text)
+    try:
+        module = check(parse(source), {})
+        for kernel in module.kernels:
+            verify(lower(module, kernel.name))
+        errors = []
+    except DiagnosticError as error:
+        errors = list(error.diagnostics)
+    assert [(e.span.line, e.code) for e in errors if e.span] == [e[:2] for e in expected]
+    for error, (_, _, part) in zip(errors, expected, strict=True):
+        assert part in error.message
+
+
+def codes_in_use(folder: Path) -> Iterator[str]:
+    """Codes that the sources give to diagnostics: literal first arguments of their makers."""
+    for path in folder.rglob("*.py"):
+        makers = {"Diagnostic"}
+        if "frontend" in path.parts:
+            makers |= {"fail", "error", "BadIndentation"}
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+                function = node.func
+                name = getattr(function, "attr", getattr(function, "id", ""))
+                if name in makers and isinstance(node.args[0].value, str):
+                    yield node.args[0].value
+
+
+def test_every_code_has_a_section_and_every_section_a_code() -> None:
+    sections = re.findall(r"^## (\S+)$", (_ROOT / "docs" / "errors.md").read_text(), re.MULTILINE)
+    assert sections == sorted(set(codes_in_use(_ROOT / "tilec")))
+
+
+def test_every_function_is_on_the_page() -> None:
+    page = _PAGE.read_text()
+    assert [name for name in BUILTINS if f"`{name}" not in page] == []
+
+
+def test_every_code_of_the_language_is_shown_by_some_faulty_program() -> None:
+    shown = set()
+    for path in (Path(__file__).parent / "errors").glob("*.tk"):
+        shown |= set(re.findall(r"# error: ([a-z0-9-]+)", path.read_text()))
+    by_bindings = {"no-such-kernel", "unknown-parameter"}
+    assert set(codes_in_use(_ROOT / "tilec" / "frontend")) - shown - by_bindings == set()
