@@ -147,8 +147,9 @@ class _Reader:
         cls = Op.registry.get(str(name))
         if cls is None:
             raise _fail(f"there is no op {name}", name)
+        attrs = {key: _declared(cls, key, value) for key, value in parts["attrs"].items()}
         try:
-            return cls.from_parts(parts["operands"], parts["attrs"], regions, parts["result_types"])
+            return cls.from_parts(parts["operands"], attrs, regions, parts["result_types"])
         except (TypeError, ValueError, AttributeError) as error:
             raise _fail(f"{name}: {error}", name) from None
 
@@ -239,6 +240,16 @@ class _Reader:
             return self.type(item)
         text = str(item)
         return int(text) if item.type == "INT" else text
+
+
+def _declared(cls: type[Op], key: str, value: Any) -> Any:
+    """An attribute declared as a name stays one, even where it is also an element type's."""
+    if not isinstance(value, DType):
+        return value
+    declared = next(
+        (a[key] for c in cls.__mro__ if key in (a := vars(c).get("__annotations__", {}))), ""
+    )
+    return str(value) if declared == "str" else value
 
 
 def _hint(name: str) -> str:
