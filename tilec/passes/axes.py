@@ -1,0 +1,150 @@
+"""Which axes of which values run along the same index.
+
+The language lets axes meet only when they carry the same index (or are equal static extents), so
+the axes of a kernel's tiles fall into classes, found here by union-find: a load ties an axis to
+its subscript, elementwise work ties operands to results, loops tie what they carry. An axis of
+extent one that is spread later belongs to no class (``None``).
+
+Nothing here chooses anything; the classes are read by the choice of tiles, of padding and of
+layouts. A value built after the analysis is unknown to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilec.ir.core import Op, Region, Value
+from tilec.ir.levels import flow, math, tile
+from tilec.ir.types import Extent, Index, Tile
+
+Node = tuple[Value[Any], int]
+
+
+@dataclass(eq=False)
+class AxisClass:
+    """One direction that tiles of a kernel run along."""
+
+    size: Extent
+    index: Value[Index] | None = None
+    members: list[Node] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """What messages call it: the loop's name, or the extent."""
+        return (self.index.name if self.index is not None else "") or str(self.size)
+
+
+class Axes:
+    """The axis classes of one region."""
+
+    def __init__(self, region: Region) -> None:
+        self._parent: dict[Node, Node] = {}
+        self._order: list[Node] = []
+        for op in region.walk():
+            for body in op.regions:
+                for arg in body.args:
+                    self._declare(arg)
+            for value in (*op.operands, *op.results):
+                self._declare(value)
+            self._tie(op)
+        self._classes: dict[Node, AxisClass] = {}
+        for node in self._order:
+            root = self._find(node)
+            value, axis = node
+            found = self._classes.setdefault(root, AxisClass(_extent(value, axis)))
+            found.members.append(node)
+            if isinstance(value.type, Index) and found.index is None:
+                found.index = value
+
+    def of(self, value: Value[Any], axis: int) -> AxisClass | None:
+        """The class of one axis of a tile or of an index; None for an extent of one."""
+        if _extent(value, axis) == 1 and not isinstance(value.type, Index):
+            tied = self._classes[self._find((value, axis))]
+            return tied if tied.index is not None else None
+        return self._classes[self._find((value, axis))]
+
+    def all_of(self, value: Value[Any]) -> tuple[AxisClass | None, ...]:
+        """The classes of all axes of a value."""
+        return tuple(self.of(value, axis) for axis in range(_rank(value)))
+
+    # -- the union-find ------------------------------------------------------------------------
+
+    def _declare(self, value: Value[Any]) -> None:
+        for axis in range(_rank(value)):
+            if (value, axis) not in self._parent:
+                self._parent[value, axis] = (value, axis)
+                self._order.append((value, axis))
+
+    def _find(self, node: Node) -> Node:
+        while self._parent[node] != node:
+            self._parent[node] = self._parent[self._parent[node]]
+            node = self._parent[node]
+        return node
+
+    def _join(self, first: Node, second: Node) -> None:
+        self._declare(first[0])
+        self._declare(second[0])
+        a, b = self._find(first), self._find(second)
+        if a != b:
+            self._parent[b] = a
+
+    def _same(self, values: Sequence[Value[Any]]) -> None:
+        tiles = [v for v in values if isinstance(v.type, Tile)]
+        for other in tiles[1:]:
+            for axis in range(min(_rank(tiles[0]), _rank(other))):
+                self._join((tiles[0], axis), (other, axis))
+
+    def _tie(self, op: Op) -> None:
+        if isinstance(op, tile.Load | tile.Store):
+            value = op.value if isinstance(op, tile.Store) else op.out
+            indices = [s for s in op.subscripts if isinstance(s.type, Index)]
+            for axis, index in enumerate(indices):
+                self._join((index, 0), (value, axis))
+        elif isinstance(op, tile.IndexValues):
+            self._join((op.index, 0), (op.out, 0))
+        elif isinstance(op, tile.Pad):
+            self._join((op.index, 0), (op.x, op.axis))
+            self._same([op.x, op.out])
+        elif isinstance(op, tile.Transpose):
+            self._join((op.x, 0), (op.out, 1))
+            self._join((op.x, 1), (op.out, 0))
+        elif isinstance(op, tile.Dot):
+            self._join((op.a, 0), (op.out, 0))
+            self._join((op.b, 1), (op.out, 1))
+            self._join((op.a, 1), (op.b, 0))
+            self._same([op.acc, op.out])
+        elif isinstance(op, math.Expand):
+            self._shifted(op.x, op.out, op.axis)
+        elif isinstance(op, math.Squeeze | math.Reduce):
+            self._shifted(op.out, op.x, op.axis)
+        elif isinstance(op, math.Broadcast):
+            for axis in range(_rank(op.x)):
+                if _extent(op.x, axis) == _extent(op.out, axis):
+                    self._join((op.x, axis), (op.out, axis))
+        elif isinstance(op, math.Elementwise | math.Cast):
+            self._same([*op.operands, *op.results])
+        elif isinstance(op, tile.ForTiles | flow.For):
+            carried = op.body.args[1:]
+            for values in zip(op.init, carried, flow.yielded(op.body), op.finals, strict=True):
+                self._same(values)
+        elif isinstance(op, flow.If):
+            for values in zip(
+                flow.yielded(op.then), flow.yielded(op.otherwise), op.out, strict=True
+            ):
+                self._same(values)
+
+    def _shifted(self, small: Value[Any], large: Value[Any], axis: int) -> None:
+        for place in range(_rank(small)):
+            self._join((small, place), (large, place + (place >= axis)))
+
+
+def _rank(value: Value[Any]) -> int:
+    if isinstance(value.type, Tile):
+        return len(value.type.shape)
+    return 1 if isinstance(value.type, Index) else 0
+
+
+def _extent(value: Value[Any], axis: int) -> Extent:
+    return value.type.shape[axis] if isinstance(value.type, Tile) else value.type.size

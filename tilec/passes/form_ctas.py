@@ -1,0 +1,324 @@
+"""Give the tiles of the grid to CTAs, and the values of a tile to the warps of a CTA.
+
+One parallel loop becomes a grid: tiles are numbered by ``raster``, and a CTA takes one tile or,
+when persistent, every n-th. One role holds everything, in the order of the program and waiting for
+everything at once; later passes split and overlap it. Register layouts come from ``frames``,
+products from ``form_products``, and elementwise work stays what it is, op by op.
+
+An edge costs only where it can occur: an axis whose extent provably divides is not bounded. Tiles
+loaded from outside the array hold zeros (``loads fill with zero``), which ``fill-padding`` relies
+on. What cannot be formed is refused at its source line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+from typing import Any
+
+from tilec.ir import rewrite
+from tilec.ir.core import Builder, Kernel, Op, Region, Value
+from tilec.ir.declare import Refused
+from tilec.ir.facts import Schedule
+from tilec.ir.levels import cta, flow, math, tile
+from tilec.ir.types import S32, Index, Scalar, Tile
+from tilec.passes.axes import Axes, AxisClass
+from tilec.passes.base import Context, tile_pass
+from tilec.passes.form_products import fill_stage, find_stage, form_dot, product_team
+from tilec.passes.form_stores import form_store
+from tilec.passes.form_tiles import FORMS, elementwise
+from tilec.passes.forming import Forming
+from tilec.passes.frames import (
+    WARPGROUP_WARPS,
+    Frames,
+    Team,
+    access_vector,
+    warps_per_row,
+)
+from tilec.passes.raster import constant, places, product
+from tilec.passes.refusal import refused
+
+Uses = dict[Value[Any], list[Op]]
+
+
+def choose_team(
+    ctx: Context, axes: Axes, region: Region, schedule: Schedule
+) -> Team:
+    """How warps share the tiles: by rows of products, by whole rows, or all together."""
+    dots = [op for op in region.walk() if isinstance(op, tile.Dot)]
+    if dots:
+        split, groups = product_team(axes, dots, schedule.warpgroups)
+        return Team(WARPGROUP_WARPS, groups, split, split.size // groups)  # type: ignore[operator]
+    warps = WARPGROUP_WARPS * (schedule.warpgroups or 1)
+    for op in region.walk():
+        if isinstance(op, math.Reduce) and len(op.x.type.shape) == 2 and op.axis == 1:
+            across, along = axes.of(op.x, 0), axes.of(op.x, 1)
+            if across is not None and along is not None:
+                return _row_team(ctx, axes, region, warps, across, along)
+    return Team(warps, 1, None, 0)
+
+
+def _row_team(
+    ctx: Context, axes: Axes, region: Region, warps: int, across: AxisClass, along: AxisClass
+) -> Team:
+    """Groups of the fewest warps that hold a row; each group takes its share of the rows."""
+    if not isinstance(across.size, int) or not isinstance(along.size, int):
+        raise Refused(f"the sizes of {across.name} and {along.name} are not chosen yet")
+    combined = any(
+        isinstance(op, math.Reduce) and axes.of(op.x, op.axis) is across for op in region.walk()
+    )
+    each = warps_per_row(along.size, warps)
+    vector = access_vector(ctx, axes, region, along)
+    while each > 1 and along.size % (32 * each * vector):
+        each //= 2
+    groups = gcd(warps // each, across.size)
+    if combined or groups == 1:
+        return Team(warps, 1, None, 0)
+    return Team(warps // groups, groups, across, across.size // groups)
+
+
+# --- ops ----------------------------------------------------------------------------------------
+
+
+def _region(f: Forming, region: Region, uses: Uses, stages: int) -> None:
+    """All ops of a region, the loads of its stage first."""
+    stage = find_stage(f, region, uses)
+    ring = slot = None
+    done: set[Op] = set()
+    if stage is not None:
+        for op in region.ops:
+            if op in stage.needs:
+                _op(f, op, uses)
+                done.add(op)
+        ring, slot = fill_stage(f, stage, stages)
+        done.update(stage.loads)
+    for op in region.ops:
+        if op in done or op.is_terminator:
+            continue
+        _op(f, op, uses)
+        if stage is not None and op is stage.last_use:
+            f.body.add(cta.Release(ring, slot))  # type: ignore[arg-type]
+
+
+def _op(f: Forming, op: Op, uses: Uses) -> None:
+    f.body.loc = op.loc
+    try:
+        if isinstance(op, tile.ForTiles):
+            _for_tiles(f, op, uses)
+        elif isinstance(op, flow.For):
+            _for(f, op, uses)
+        elif isinstance(op, flow.If):
+            _if(f, op, uses)
+        elif isinstance(op, tile.Dot):
+            form_dot(f, op)
+        elif isinstance(op, tile.Store):
+            form_store(f, op)
+        elif isinstance(op, tile.Load) and isinstance(op.out.type, Tile):
+            if not _only_products(op, uses):
+                f.values[op.out] = f.read(op, f.frames.register(op.out))
+        elif type(op) in FORMS:
+            FORMS[type(op)](f, op)
+        elif isinstance(op, math.Elementwise | math.Cast | math.Constant):
+            elementwise(f, op)
+        else:
+            raise Refused(f"{op.name} is not formed in this version")
+    except Refused as refusal:
+        if str(refusal).startswith("line ") or op.loc is None:
+            raise
+        raise refused(op, str(refusal)) from None
+
+
+def _only_products(op: tile.Load, uses: Uses) -> bool:
+    from tilec.passes.form_products import feeds_only_products
+
+    return feeds_only_products(op.out, uses)
+
+
+def _carried(f: Forming, value: Value[Any]) -> Any:
+    return f.frames.register(value) if isinstance(value.type, Tile) else value.type
+
+
+def _loop(
+    f: Forming,
+    op: tile.ForTiles | flow.For,
+    bounds: tuple[Value[Scalar], Value[Scalar], Value[Scalar]],
+    uses: Uses,
+) -> None:
+    """A loop with the same carried values; both kinds differ in their bounds only."""
+    head = op.body.args[0]
+    body = Region()
+    index = body.add_arg(Scalar(S32), head.name)
+    for arg in op.body.args[1:]:
+        f.values[arg] = body.add_arg(_carried(f, arg), arg.name)
+    if isinstance(head.type, Index):
+        f.origins[head] = index
+    else:
+        f.values[head] = index
+    init = [f.get(v) for v in op.init]
+    memo, f.memo = f.memo, dict(f.memo)
+    with f.body.inside(body):
+        _region(f, op.body, uses, f.schedule.stages or 2)
+        f.body.loc = op.loc
+        f.body.add(flow.Yield(tuple(f.get(v) for v in flow.yielded(op.body))))
+    f.memo = {**memo, **{k: v for k, v in f.memo.items() if k[0] in ("extent", "map")}}
+    made = f.body.add(flow.For(*bounds, tuple(init), body=body))
+    for old, new in zip(op.finals, made.finals, strict=True):
+        new.name = old.name
+        f.values[old] = new
+
+
+def _for_tiles(f: Forming, op: tile.ForTiles, uses: Uses) -> None:
+    if not isinstance(op.size, int):
+        raise Refused(f"no size was chosen for {op.size}")
+    lower = constant(f.body, 0)
+    step = constant(f.body, op.size)
+    _loop(f, op, (lower, f.get(op.extent), step), uses)
+
+
+def _for(f: Forming, op: flow.For, uses: Uses) -> None:
+    _loop(f, op, (f.get(op.lower), f.get(op.upper), f.get(op.step)), uses)
+
+
+def _if(f: Forming, op: flow.If, uses: Uses) -> None:
+    regions = []
+    for source in (op.then, op.otherwise):
+        body = Region()
+        memo, f.memo = f.memo, dict(f.memo)
+        with f.body.inside(body):
+            _region(f, source, uses, 1)
+            f.body.add(flow.Yield(tuple(f.get(v) for v in flow.yielded(source))))
+        f.memo = {**memo, **{k: v for k, v in f.memo.items() if k[0] in ("extent", "map")}}
+        regions.append(body)
+    types = tuple(_carried(f, v) for v in op.out)
+    made = f.body.add(
+        flow.If(
+            f.get(op.condition), types=types, then=regions[0], otherwise=regions[1], cold=op.cold
+        )
+    )
+    for old, new in zip(op.out, made.out, strict=True):
+        new.name = old.name
+        f.values[old] = new
+
+
+# --- the kernel ---------------------------------------------------------------------------------
+
+
+def _grid(f: Forming, loop: tile.Parallel) -> tuple[list[Value[Scalar]], Value[Scalar]]:
+    """Tiles along each axis and in all; the number of CTAs is left in the kernel."""
+    f.top.loc = loop.loc
+    counts = []
+    for extent, size, arg in zip(loop.extents, loop.sizes, loop.body.args, strict=True):
+        whole = f.get(extent)
+        if size == 0:
+            counts.append(whole)
+            continue
+        if not isinstance(size, int):
+            raise refused(loop, f"no size was chosen for {size}")
+        by = constant(f.top, size)
+        counts.append(f.top.add(math.CeilDiv(whole, by), f"tiles_{arg.name}").out)
+    if not counts:
+        raise refused(loop, "a parallel loop needs an axis")
+    total = product(f.top, counts, "total")
+    ctas = total
+    if f.schedule.persistent:
+        sms = constant(f.top, f.ctx.target.sms, "sms")
+        ctas = f.top.add(math.Min(total, sms), "ctas").out
+    f.top.add(cta.Grid(ctas))
+    return counts, total
+
+
+def _one_tile(
+    f: Forming, loop: tile.Parallel, number: Value[Scalar], counts: list[Value[Scalar]], uses: Uses
+) -> None:
+    f.body.loc = loop.loc
+    both = len(loop.sizes) >= 2 and all(loop.sizes[-2:])
+    group = (f.schedule.group or 1) if both else 1
+    for arg, size, place in zip(
+        loop.body.args, loop.sizes, places(f.body, number, counts, group), strict=True
+    ):
+        if size == 0:
+            f.values[arg] = place
+            continue
+        step = constant(f.body, int(size))
+        f.origins[arg] = f.body.add(math.Mul(place, step), arg.name).out
+    _region(f, loop.body, uses, 1)
+
+
+def _role(f: Forming, loop: tile.Parallel, uses: Uses) -> None:
+    counts, total = _grid(f, loop)
+    index = f.top.add(cta.CtaIndex(), "cta").out
+    if not f.schedule.persistent:
+        _one_tile(f, loop, index, counts, uses)
+        return
+    stride = f.top.add(cta.CtaCount(), "count").out
+    body = Region()
+    number = body.add_arg(Scalar(S32), "tile")
+    with f.body.inside(body):
+        _one_tile(f, loop, number, counts, uses)
+        f.body.add(flow.Yield())
+    f.body.loc = loop.loc
+    f.body.add(flow.For(index, total, stride, (), body=body))
+
+
+@tile_pass("form-ctas", level="tile", produces="cta")
+def form_ctas(kernel: Kernel, ctx: Context) -> None:
+    """CTAs own tiles, warps own registers; one role does everything in order."""
+    loops = [op for op in kernel.body.ops if isinstance(op, tile.Parallel)]
+    if len(loops) != 1:
+        second = loops[1] if loops else None
+        raise refused(second, "one parallel loop a kernel is formed in this version")
+    (loop,) = loops
+    schedule = Schedule.from_attributes(kernel.schedule)
+    axes = Axes(kernel.body)
+    team = choose_team(ctx, axes, kernel.body, schedule)
+    frames = Frames(ctx, kernel.body, axes, team, schedule.vector)
+    role = Region()
+    group = role.add_arg(Scalar(S32), "group")
+    top = Region(kernel.body.args)
+    f = Forming(
+        ctx, kernel, schedule, axes, team, frames, Builder(top), Builder(role), group
+    )
+    for arg in kernel.body.args:
+        f.values[arg] = arg
+    uses = rewrite.uses(kernel.body)
+    outer: Callable[[Op], None] = _outer(f)
+    for op in kernel.body.ops:
+        if op is not loop:
+            outer(op)
+    _role(f, loop, uses)
+    top.ops.append(
+        cta.Role(
+            label="all",
+            first=0,
+            warps=team.warps * team.groups,
+            group=team.warps,
+            body=role,
+        )
+    )
+    kernel.body = top
+    kernel.attributes["threads"] = team.threads * team.groups
+    rewrite.remove_duplicates(top)
+    rewrite.remove_dead(top)
+
+
+def _outer(f: Forming) -> Callable[[Op], None]:
+    """Scalars computed before the loop; constraints are the launcher's to check."""
+
+    def form(op: Op) -> None:
+        f.top.loc = op.loc
+        if isinstance(op, tile.ExtentOf):
+            f.values[op.out] = f.extent(op.array, op.axis)
+        elif isinstance(op, tile.Require):
+            return
+        elif isinstance(op, math.Elementwise | math.Cast | math.Constant) and all(
+            isinstance(r.type, Scalar) for r in op.results
+        ):
+            fresh = rewrite.clone(op, dict(f.values))
+            f.top.add(fresh)
+            f.values[op.results[0]] = fresh.results[0]
+        else:
+            raise refused(op, f"{op.name} outside the parallel loop is not formed in this version")
+
+    return form
+
+

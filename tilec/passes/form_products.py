@@ -1,0 +1,278 @@
+"""Products on a CTA: how operands come to shared memory, and the synchronous product itself.
+
+Law of rings: the loads of one region that feed only products, and that TMA can do, fill one stage
+each time the region runs; the stage is granted before the loads, waited for before its first use
+and given back after its last one. Every other operand is computed in registers and put into a
+buffer by the warps that need it, which is right for any strides, alignment and extent.
+
+Everything is synchronous here: each product is settled at once. ``split-roles`` and
+``pipeline-products`` take that apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilec.ir.core import Op, Region, Value
+from tilec.ir.declare import Refused
+from tilec.ir.levels import cta, flow, math, tile
+from tilec.ir.types import Flight, Index, Register, Ring, Shared
+from tilec.layout.descriptor import matrix_descriptor
+from tilec.layout.fragments import blocked
+from tilec.layout.linear import LayoutError, LayoutRefusal
+from tilec.passes.axes import Axes, AxisClass
+from tilec.passes.base import Context
+from tilec.passes.forming import Forming
+from tilec.passes.frames import PRODUCT_ROWS
+from tilec.passes.mapping import Mapped, contiguous_axis, mapped, shared_layout, tile_axes
+from tilec.passes.raster import constant
+from tilec.passes.refusal import refused
+
+PRODUCT_BITS = (16,)
+"""Element widths that this version multiplies; narrower ones need K-major operands only."""
+
+
+@dataclass
+class Stage:
+    """The loads of one region that fill a stage together."""
+
+    loads: list[tile.Load]
+    plans: dict[tile.Load, Mapped]
+    last_use: Op
+    needs: set[Op] = field(default_factory=set)
+    """Ops that compute the loads' scalar subscripts in the same region."""
+
+
+def source_of(value: Value[Any]) -> tuple[Value[Any], bool]:
+    """The tile behind transposes, and whether it is seen transposed."""
+    flipped = False
+    while isinstance(value.owner, tile.Transpose):
+        value, flipped = value.owner.x, not flipped
+    return value, flipped
+
+
+def feeds_only_products(value: Value[Any], uses: dict[Value[Any], list[Op]]) -> bool:
+    """Whether every use of a tile, through transposes, is an operand of a product."""
+    for op in uses.get(value, []):
+        if isinstance(op, tile.Transpose):
+            if not feeds_only_products(op.out, uses):
+                return False
+        elif not isinstance(op, tile.Dot) or value is op.acc:
+            return False
+    return bool(uses.get(value))
+
+
+def ring_plan(ctx: Context, op: tile.Load, swizzle: int | None) -> Mapped:
+    """How TMA brings an operand; ``Refused`` with the reason if it cannot."""
+    if op.array.type.dtype.bits not in PRODUCT_BITS or not op.array.type.dtype.is_float:
+        raise Refused(f"products of {op.array.type.dtype} are not in this version")
+    shape = op.out.type.shape
+    plan = mapped(ctx, op.array, tile_axes(op.subscripts), shape, swizzle=swizzle)
+    return plan
+
+
+def find_stage(f: Forming, region: Region, uses: dict[Value[Any], list[Op]]) -> Stage | None:
+    """The loads directly in a region that go through a ring, if there are any."""
+    loads: list[tile.Load] = []
+    plans: dict[tile.Load, Mapped] = {}
+    for op in region.ops:
+        if not isinstance(op, tile.Load) or not feeds_only_products(op.out, uses):
+            continue
+        try:
+            plans[op] = ring_plan(f.ctx, op, dict(f.schedule.swizzles).get(op.array.name))
+        except Refused as refusal:
+            f.ctx.remark(op, f"{op.array.name} is read by the warps themselves: {refusal}")
+            continue
+        loads.append(op)
+    if not loads:
+        return None
+    tiles = {load.out for load in loads}
+    for op in region.ops:
+        if isinstance(op, tile.Transpose) and op.x in tiles:
+            tiles.add(op.out)
+    last = [op for op in region.ops if _reads(op, tiles)][-1]
+    stage = Stage(loads, plans, last)
+    wanted = {s for load in loads for s in load.subscripts if not isinstance(s.type, Index)}
+    for op in reversed(region.ops):
+        if wanted & set(op.results):
+            stage.needs.add(op)
+            wanted.update(op.operands)
+    return stage
+
+
+def _reads(op: Op, tiles: set[Value[Any]]) -> bool:
+    inner = [v for region in op.regions for nested in region.walk() for v in nested.operands]
+    return any(v in tiles for v in (*op.operands, *inner))
+
+
+def fill_stage(f: Forming, stage: Stage, stages: int) -> tuple[Value[Any], Value[Any]]:
+    """Acquire a stage, start its loads and wait for them; the ring and the slot."""
+    parts = tuple(
+        Shared(load.array.type.dtype, load.out.type.shape, stage.plans[load].layout)
+        for load in stage.loads
+    )
+    ring = f.top.add(cta.MakeRing(type=Ring(stages, parts)), "ring").out
+    maps = [f.tensor_map(load.array, stage.plans[load]) for load in stage.loads]
+    places = [f.place(load.subscripts, whole=True) for load in stage.loads]
+    f.body.loc = stage.loads[0].loc
+    outer = f.body.region
+    inside = outer if f.team.groups == 1 else Region()
+    with f.body.inside(inside):
+        free = f.body.add(cta.Acquire(ring), "stage").out
+        for number, load in enumerate(stage.loads):
+            f.body.loc = load.loc
+            f.body.add(
+                cta.Load(
+                    ring,
+                    free,
+                    maps[number],
+                    tuple(places[number]),
+                    axes=tile_axes(load.subscripts),
+                    part=number,
+                )
+            )
+    if inside is not outer:
+        # One group fills the stage for all.
+        inside.ops.append(flow.Yield())
+        zero = constant(f.body, 0)
+        first = f.body.add(math.Compare(f.group, zero, relation="eq"), "first_group").out
+        idle = Region([], [flow.Yield()])
+        f.body.add(flow.If(first, types=(), then=inside, otherwise=idle))
+    slot = f.body.add(cta.Wait(ring), "slot").out
+    for number, load in enumerate(stage.loads):
+        f.parts[load.out] = (slot, number)
+        f.ctx.remark(
+            load,
+            f"{load.array.name} comes by TMA into a ring of {stages} stages, "
+            f"swizzle {stage.plans[load].swizzle} bytes",
+            box=stage.plans[load].box,
+        )
+    return ring, slot
+
+
+def form_dot(f: Forming, op: tile.Dot) -> None:
+    """One product: operands in shared memory, started and settled."""
+    f.body.loc = op.loc
+    register = f.frames.register(op.out)
+    if register.shape[0] != PRODUCT_ROWS or register.dtype.name != "f32":
+        raise refused(op, f"a product gives {PRODUCT_ROWS} rows of f32 a warpgroup, not {register}")
+    used: list[bool] = []
+    a = _operand(f, op, op.a, "a", used)
+    b = _operand(f, op, op.b, "b", used)
+    if used:
+        f.body.add(cta.Publish())
+        f.sync()
+    out = Flight(register.dtype, register.shape, register.layout)
+    flight = f.body.add(cta.Product(a, b, type=out, acc=f.get(op.acc)), op.out.name).out
+    f.body.add(cta.Commit())
+    settled = f.body.add(cta.Settle((flight,), pending=0), op.out.name).settled[0]
+    if used:
+        f.sync()
+    f.values[op.out] = settled
+
+
+def _operand(
+    f: Forming, op: tile.Dot, value: Value[Any], which: str, used: list[bool]
+) -> Value[Shared]:
+    """The shared view of an operand: (rows of this group, K) for a, (N, K) for b."""
+    source, flipped = source_of(value)
+    flip = flipped if which == "a" else not flipped
+    if source in f.parts:
+        slot, number = f.parts[source]
+        view = f.body.add(cta.Part(slot, index=number), source.name).out
+        split = f.team.groups > 1 and which == "a"
+    else:
+        view, turned = _put_operand(f, source, which)
+        flip ^= turned
+        used.append(True)
+        split = False
+    if flip:
+        view = f.body.add(cta.TransposeView(view)).out
+    if split:
+        view = f.body.add(cta.Window(view, f.group, rows=PRODUCT_ROWS)).out
+    _check_descriptor(op, view, which)
+    return view
+
+
+def _check_descriptor(op: tile.Dot, view: Value[Shared], which: str) -> None:
+    layout = view.type.layout
+    try:
+        matrix_descriptor(
+            layout if which == "a" else layout.transpose(), view.type.dtype.bits, which
+        )
+    except (LayoutError, LayoutRefusal) as error:
+        raise refused(op, str(error)) from None
+
+
+def _put_operand(f: Forming, source: Value[Any], which: str) -> tuple[Value[Shared], bool]:
+    """Write a computed operand to a buffer of its own; True if the buffer holds it transposed."""
+    if f.team.groups > 1:
+        raise refused(
+            source.owner if isinstance(source.owner, Op) else None,
+            "operands that TMA cannot bring need one warpgroup: pin warpgroups = 1",
+        )
+    type = source.type
+    turned = False
+    if source not in f.values and isinstance(source.owner, tile.Load):
+        # Read along memory: the buffer's rows run along the array's contiguous axis.
+        load = source.owner
+        turned = contiguous_axis(f.ctx, load.array, tile_axes(load.subscripts)) == 0
+        value = _read_rows(f, load, turned)
+    else:
+        value = f.get(source)
+    rows, columns = type.shape[::-1] if turned else type.shape
+    layout = shared_layout((rows, columns), type.dtype, 1)
+    shared = Shared(type.dtype, (rows, columns), layout)
+    buffer = f.buffer((which, source), shared, source.name or which)
+    f.body.add(cta.Put(buffer, value, instruction="store"))
+    return buffer, turned
+
+
+def _read_rows(f: Forming, load: tile.Load, turned: bool) -> Value[Register]:
+    shape = load.out.type.shape[::-1] if turned else load.out.type.shape
+    dtype = load.out.type.dtype
+    vector = 16 // dtype.bytes
+    layout = blocked(shape, f.team.threads, vector, dtype.bits)
+    place = f.place(load.subscripts, whole=False)
+    axes = tile_axes(load.subscripts)
+    bounded = f.bounded(load.subscripts)
+    if turned:
+        axes, bounded = axes[::-1], tuple(sorted(1 - a for a in bounded))
+    facts = f.ctx.facts.array(load.array.name)
+    known = facts is not None and facts.unit_axis == axes[-1]
+    width = min(vector, max(1, facts.alignment // dtype.bytes)) if known and facts else 1
+    made = cta.Read(
+        load.array,
+        tuple(place),
+        axes=axes,
+        type=Register(dtype, shape, layout),
+        bounded=bounded,
+        vector=width,
+    )
+    return f.body.add(made, load.out.name).out
+
+
+def product_team(
+    axes: Axes, dots: list[tile.Dot], warpgroups: int | None
+) -> tuple[AxisClass, int]:
+    """The axis that warpgroups split, and their number: 64 rows each."""
+    splits = {axes.of(op.out, 0) for op in dots}
+    if len(splits) != 1 or None in splits:
+        raise refused(dots[0], "all products of a kernel must have the same rows in this version")
+    (split,) = splits
+    assert split is not None
+    if not isinstance(split.size, int) or split.size % PRODUCT_ROWS:
+        raise refused(
+            dots[0],
+            f"the tile of {split.name} has {split.size} rows; a product needs a multiple of "
+            f"{PRODUCT_ROWS}: pin tiles.{split.name}={PRODUCT_ROWS}",
+        )
+    groups = split.size // PRODUCT_ROWS
+    if warpgroups is not None and warpgroups != groups:
+        raise refused(
+            dots[0],
+            f"warpgroups = {warpgroups} share a tile of {split.size} rows, but each takes "
+            f"{PRODUCT_ROWS}: pin tiles.{split.name}={PRODUCT_ROWS * warpgroups}",
+        )
+    return split, groups

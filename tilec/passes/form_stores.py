@@ -1,0 +1,185 @@
+"""Stores: by TMA through a staging buffer where the edges are exact, else straight from registers.
+
+A TMA store clips at the array's end. That clipping is relied on only where a row of the array is
+a whole number of 16-byte chunks, or no edge can occur along the contiguous axis; otherwise the
+registers are written with each element's own predicate.
+
+A tile leaves in pieces as wide as one swizzle stripe, each through this group's block of one
+staging buffer: stmatrix, a proxy fence, the group's barrier, the store, and a wait until the
+buffer may be written again. ``overlap-stores`` turns the waits into a pipeline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilec.ir.core import Value
+from tilec.ir.declare import Refused
+from tilec.ir.levels import cta, math, tile
+from tilec.ir.types import Register, Shared, Tile
+from tilec.layout.linear import Digit, Layout, LayoutError, LayoutRefusal
+from tilec.layout.matrices import matrix_plan
+from tilec.layout.shared import swizzled
+from tilec.passes.forming import Forming, aligned_vector
+from tilec.passes.frames import PRODUCT_ROWS
+from tilec.passes.mapping import (
+    STRIPES_BYTES,
+    Mapped,
+    contiguous_axis,
+    divides,
+    map_refusal,
+    tile_axes,
+)
+from tilec.passes.raster import constant
+
+CLIP_BYTES = 16
+"""A TMA store clips at an inner extent that is a multiple of this."""
+
+
+@dataclass(frozen=True)
+class Staging:
+    """How a tile leaves through shared memory: piece by piece of ``width`` columns."""
+
+    width: int
+    layout: Layout
+    swizzle: int
+    instruction: str
+
+
+def form_store(f: Forming, op: tile.Store) -> None:
+    """Write a tile, or a single element, to global memory."""
+    f.body.loc = op.loc
+    if not isinstance(op.value.type, Tile):
+        _scalar_store(f, op)
+        return
+    value = f.get(op.value)
+    try:
+        staging = _staging(f, op, value.type)
+    except Refused as refusal:
+        f.ctx.remark(op, f"{op.array.name} is written from registers: {refusal}")
+        f.body.add(
+            cta.Write(
+                op.array,
+                value,
+                tuple(f.place(op.subscripts, whole=False)),
+                axes=tile_axes(op.subscripts),
+                bounded=f.bounded(op.subscripts),
+                vector=aligned_vector(f.ctx, op, f.schedule),
+            )
+        )
+        return
+    _staged_store(f, op, value, staging)
+
+
+def _staging(f: Forming, op: tile.Store, type: Register) -> Staging:
+    """The plan of a TMA store; ``Refused`` with the reason if there is none."""
+    axes = tile_axes(op.subscripts)
+    reason = map_refusal(f.ctx, op.array, axes)
+    if reason is not None:
+        raise Refused(reason)
+    if contiguous_axis(f.ctx, op.array, axes) != 1:
+        raise Refused("the rows of the tile do not run along memory")
+    if f.team.warps != 4 or type.shape[0] != PRODUCT_ROWS:
+        raise Refused("the tile is no result of a product")
+    edge = 1 in f.bounded(op.subscripts)
+    chunk = CLIP_BYTES // type.dtype.bytes
+    extent = op.array.type.shape[axes[1]]
+    if edge and not divides(f.ctx, extent, chunk):
+        raise Refused(
+            f"{extent} is not known to be a multiple of {chunk}, where a TMA store clips exactly"
+        )
+    if type.dtype.bits != 16:
+        raise Refused(f"elements of {type.dtype} are stored as wide from registers")
+    return _piece(type, f.team.groups, dict(f.schedule.swizzles).get(op.array.name))
+
+
+def _piece(type: Register, groups: int, swizzle: int | None) -> Staging:
+    columns, each = int(type.shape[1]), type.dtype.bytes
+    widths = STRIPES_BYTES if swizzle is None else (swizzle,)
+    stripe = next((w for w in widths if w and columns * each % w == 0), 0)
+    if not stripe:
+        raise Refused(f"rows of {columns} columns have no stripes of {widths} bytes")
+    width = stripe // each
+    try:
+        whole = swizzled(groups * PRODUCT_ROWS, width, type.dtype.bits, stripe)
+        block = swizzled(PRODUCT_ROWS, width, type.dtype.bits, stripe)
+        matrix_plan(sliced(type.layout, width), block, type.dtype.bits)
+    except (LayoutError, LayoutRefusal) as error:
+        raise Refused(str(error)) from None
+    return Staging(width, whole, stripe, "stmatrix")
+
+
+def sliced(layout: Layout, width: int) -> Layout:
+    """The layout of the first ``width`` columns: the digits that move less far."""
+    if layout.shape[1] == width:
+        return layout
+    spaces: dict[str, list[Digit]] = {}
+    for name, digits in layout.digits:
+        for digit in digits:
+            step = max((s for axis, s in digit.steps if axis == 1), default=0)
+            if step < width:
+                kept = min(digit.extent, max(1, width // step)) if step else digit.extent
+                if not digit.is_bit:
+                    digit = Digit(digit.steps, kept)
+                spaces.setdefault(name, []).append(digit)
+    made = Layout.make(spaces, layout.rank)
+    if made.shape != (layout.shape[0], width):
+        raise Refused(f"no thread holds whole pieces of {width} columns")
+    return made
+
+
+def _staged_store(f: Forming, op: tile.Store, value: Value[Register], staging: Staging) -> None:
+    axes = tile_axes(op.subscripts)
+    type = value.type
+    shared = Shared(type.dtype, staging.layout.shape, staging.layout)
+    buffer = f.buffer("staging", shared, "staging")
+    others = [a for a in reversed(range(len(op.array.type.shape))) if a not in axes]
+    plan = Mapped(
+        staging.layout,
+        (axes[1], axes[0], *others),
+        (staging.width, PRODUCT_ROWS, *(1 for _ in others)),
+        staging.swizzle,
+    )
+    target = f.tensor_map(op.array, plan)
+    block: Value[Any] = buffer
+    if f.team.groups > 1:
+        block = f.body.add(cta.Window(buffer, f.group, rows=PRODUCT_ROWS)).out
+    origin = f.place(op.subscripts, whole=False)
+    first = origin[axes[1]]
+    layout = sliced(type.layout, staging.width)
+    for start in range(0, int(type.shape[1]), staging.width):
+        piece = value
+        if staging.width != type.shape[1]:
+            kind = Register(type.dtype, layout.shape, layout)
+            piece = f.body.add(cta.Slice(value, axis=1, start=start, type=kind), value.name).out
+        if start:
+            ahead = constant(f.body, start)
+            origin[axes[1]] = f.body.add(math.Add(first, ahead)).out
+        f.body.add(cta.Put(block, piece, instruction=staging.instruction))
+        f.body.add(cta.Publish())
+        f.sync()
+        f.body.add(cta.StoreTile(target, block, tuple(origin), axes=axes))
+        f.body.add(cta.DrainStores(pending=0))
+        f.sync()
+    f.ctx.remark(
+        op,
+        f"{op.array.name} leaves by TMA in pieces of {staging.width} columns",
+        swizzle=staging.swizzle,
+    )
+
+
+def _scalar_store(f: Forming, op: tile.Store) -> None:
+    """One element: a tile of extent one along the array's last axis, written once."""
+    copies = {"lane": [Digit()] * 5}
+    warps = f.team.warps.bit_length() - 1
+    if warps:
+        copies["warp"] = [Digit()] * warps
+    layout = Layout.make(copies, rank=1)
+    type = Register(op.array.type.dtype, (1,), layout)
+    one = f.body.add(math.Fill(f.get(op.value), type=type)).out
+    last = len(op.array.type.shape) - 1
+    origin = tuple(f.get(s) for s in op.subscripts)
+    f.body.add(cta.Write(op.array, one, origin, axes=(last,)))
+
+

@@ -1,0 +1,220 @@
+"""Tile ops on registers: what changes axes, reduces, asks for coordinates, or reads scalars.
+
+Elementwise ops are kept as they are; their operands have the same axis classes and so the same
+layout (``frames``). A reduction is taken apart by who holds the parts: registers of a thread,
+lanes of a warp, warps of a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilec.ir.core import Op, Value
+from tilec.ir.declare import Refused
+from tilec.ir.levels import cta, math, tile
+from tilec.ir.types import S32, Index, Register, Scalar, Shared, Tile
+from tilec.layout.linear import Layout
+from tilec.layout.shared import swizzled
+from tilec.passes.forming import GROUP_BARRIER, Forming
+from tilec.passes.frames import slice_of
+from tilec.passes.raster import constant
+
+Form = Callable[[Forming, Any], None]
+FORMS: dict[type[Op], Form] = {}
+"""How each tile op becomes ``cta`` ops."""
+
+
+def _forms(*ops: type[Op]) -> Callable[[Form], Form]:
+    def register(function: Form) -> Form:
+        FORMS.update(dict.fromkeys(ops, function))
+        return function
+
+    return register
+
+
+def elementwise(f: Forming, op: Op) -> None:
+    """The same op on registers; scalars stay scalars."""
+    types = [
+        f.frames.register(r) if isinstance(r.type, Tile) else r.type for r in op.results
+    ]
+    operands = [f.get(v) for v in op.operands]
+    registers = [t for t in types if isinstance(t, Register)]
+    if registers:
+        operands = [_in_layout(f, v, registers[0].layout) for v in operands]
+    made = type(op).from_parts(operands, op.attributes, [], types)
+    f.body.add(made, op.results[0].name)
+    f.values[op.results[0]] = made.results[0]
+
+
+def _in_layout(f: Forming, value: Value[Any], layout: Layout) -> Value[Any]:
+    """The value in a layout, converted (and said so) if it has another one."""
+    if not isinstance(value.type, Register) or value.type.layout == layout:
+        return value
+    f.ctx.remark(
+        value.owner if isinstance(value.owner, Op) else None,
+        f"%{value.name} changes its register layout",
+    )
+    return f.body.add(cta.Convert(value, layout=layout), value.name).out
+
+
+@_forms(tile.ExtentOf)
+def _extent(f: Forming, op: tile.ExtentOf) -> None:
+    f.values[op.out] = f.extent(op.array, op.axis)
+
+
+@_forms(tile.Whole)
+def _whole(f: Forming, op: tile.Whole) -> None:
+    f.origins[op.out] = constant(f.body, 0)
+
+
+@_forms(tile.ValidCount)
+def _valid(f: Forming, op: tile.ValidCount) -> None:
+    left = f.body.add(math.Sub(f.limit(op.index), f.origins[op.index])).out
+    size = constant(f.body, int(op.index.type.size))
+    f.values[op.out] = f.body.add(math.Min(left, size), op.out.name).out
+
+
+@_forms(tile.IndexValues)
+def _indices(f: Forming, op: tile.IndexValues) -> None:
+    f.values[op.out] = _global_indices(f, op.index, f.frames.register(op.out), 0, op.out.name)
+
+
+def _global_indices(
+    f: Forming, index: Value[Index], type: Register, axis: int, name: str
+) -> Value[Register]:
+    coordinates = Register(S32, type.shape, type.layout)
+    own = f.body.add(cta.Coordinates(axis=axis, type=coordinates)).out
+    return f.body.add(math.Add(own, f.start(index)), name).out
+
+
+@_forms(tile.Load)
+def _scalar(f: Forming, op: tile.Load) -> None:
+    origin = tuple(f.get(s) for s in op.subscripts)
+    f.values[op.out] = f.body.add(cta.ReadScalar(op.array, origin), op.out.name).out
+
+
+@_forms(tile.Transpose)
+def _transpose(f: Forming, op: tile.Transpose) -> None:
+    """Nothing for a product's operand, which is viewed transposed; a load is read so."""
+    source = op.x.owner
+    if isinstance(source, tile.Load) and (op.x in f.values or op.x not in f.parts):
+        try:
+            type = f.frames.register(op.out)
+        except Refused:
+            return
+        axes = tuple(a for a, s in enumerate(source.subscripts) if isinstance(s.type, Index))
+        bounded = tuple(sorted(1 - a for a in f.bounded(source.subscripts)))
+        made = cta.Read(
+            source.array,
+            tuple(f.place(source.subscripts, whole=False)),
+            axes=axes[::-1],
+            type=type,
+            bounded=bounded,
+        )
+        f.values[op.out] = f.body.add(made, op.out.name).out
+
+
+@_forms(tile.Pad)
+def _pad(f: Forming, op: tile.Pad) -> None:
+    """The fill of the read itself where that is all, a select otherwise."""
+    value = f.get(op.x)
+    if not f.ragged(op.index):
+        f.values[op.out] = value
+        return
+    type = value.type
+    at = _global_indices(f, op.index, type, op.axis, "")
+    inside = f.body.add(math.Compare(at, f.limit(op.index), relation="lt"), "inside").out
+    fill = f.body.add(math.Constant(op.value, type=Scalar(type.dtype))).out
+    f.values[op.out] = f.body.add(math.Where(inside, value, fill), op.out.name).out
+
+
+@_forms(math.Fill)
+def _fill(f: Forming, op: math.Fill) -> None:
+    type = f.frames.register(op.out)
+    f.values[op.out] = f.body.add(math.Fill(f.get(op.x), type=type), op.out.name).out
+
+
+@_forms(math.Expand)
+def _expand(f: Forming, op: math.Expand) -> None:
+    value = f.get(op.x)
+    if isinstance(value.type, Scalar):
+        raise Refused("a scalar has no axes to insert one before")
+    layout = value.type.layout.insert(op.axis)
+    type = Register(value.type.dtype, layout.shape, layout)
+    f.values[op.out] = f.body.add(math.Expand(value, axis=op.axis, type=type), op.out.name).out
+
+
+@_forms(math.Squeeze)
+def _squeeze(f: Forming, op: math.Squeeze) -> None:
+    value = f.get(op.x)
+    layout = value.type.layout.drop(op.axis)
+    type = Register(value.type.dtype, layout.shape, layout)
+    f.values[op.out] = f.body.add(math.Squeeze(value, axis=op.axis, type=type), op.out.name).out
+
+
+@_forms(math.Broadcast)
+def _broadcast(f: Forming, op: math.Broadcast) -> None:
+    """One axis after the other; the source takes the slice of the goal's layout."""
+    value = f.get(op.x)
+    goal = f.frames.register(op.out)
+    if isinstance(value.type, Scalar):
+        f.values[op.out] = f.body.add(math.Fill(value, type=goal), op.out.name).out
+        return
+    spread = [a for a, (s, t) in enumerate(zip(value.type.shape, goal.shape, strict=True)) if s != t]
+    for count, axis in enumerate(spread):
+        later = spread[count + 1 :]
+        layout = goal.layout
+        for other in later:
+            layout = slice_of(layout, [other]).insert(other)
+        needed = slice_of(layout, [axis]).insert(axis)
+        value = _in_layout(f, value, needed)
+        type = Register(value.type.dtype, layout.shape, layout)
+        value = f.body.add(math.Broadcast(value, type=type), op.out.name).out
+    f.values[op.out] = value
+
+
+@_forms(math.Reduce)
+def _reduce(f: Forming, op: math.Reduce) -> None:
+    value = f.get(op.x)
+    axis_class = f.axes.of(op.x, op.axis)
+    if f.team.split is not None and axis_class is f.team.split:
+        raise Refused(
+            f"a reduction along {axis_class.name}, which several groups share, is not in this "
+            "version: pin warpgroups = 1"
+        )
+    if not isinstance(op.out.type, Tile):
+        raise Refused("a reduction to a single scalar is not formed in this version")
+    before = value.type.layout
+    partial = f.body.add(
+        cta.ReduceThread(value, axis=op.axis, kind=op.kind), op.out.name
+    ).out
+    warps = [
+        p.digit
+        for p in before.placed
+        if p.space == "warp" and op.axis in p.digit.axes
+    ]
+    combined = f.body.add(
+        cta.ReduceLanes(partial, axis=op.axis, kind=op.kind), op.out.name
+    ).out
+    if warps:
+        combined = _over_warps(f, op, before, combined)
+    goal = f.frames.register(op.out)
+    f.values[op.out] = _in_layout(f, combined, goal.layout)
+
+
+def _over_warps(
+    f: Forming, op: math.Reduce, before: Layout, value: Value[Register]
+) -> Value[Register]:
+    """Combine over the warps that share a row."""
+    copies = [p for p in before.placed if p.space == "warp" and p.digit.is_copy]
+    if copies:
+        raise Refused("some warps of a row hold copies, which would be counted twice")
+    rows = value.type.layout.shape[0]
+    warps = f.team.warps * f.team.groups
+    layout = swizzled(warps, rows, value.type.dtype.bits, 0)
+    type = Shared(value.type.dtype, (warps, rows), layout)
+    buffer = f.buffer("exchange", type, "partials")
+    return f.body.add(
+        cta.Exchange(value, buffer, kind=op.kind, barrier=GROUP_BARRIER), op.out.name
+    ).out

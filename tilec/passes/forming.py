@@ -1,0 +1,151 @@
+"""Shared state of ``form-ctas`` while it rebuilds one kernel, and the values that it looks up.
+
+``Forming`` owns two builders, one for the kernel's top (launch facts, tensor maps, shared objects)
+and one for the role's body, and knows what stands for each value of the tile level: a scalar, a
+register tile, or for an index the global index of its first element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilec.ir.core import Builder, Kernel, Op, Value
+from tilec.ir.declare import Refused
+from tilec.ir.facts import Schedule
+from tilec.ir.levels import cta, math, tile
+from tilec.ir.types import Array, Index, Register, Scalar, Shared, TensorMap
+from tilec.passes.axes import Axes
+from tilec.passes.base import Context
+from tilec.passes.frames import Frames, Team
+from tilec.passes.mapping import Mapped, divides, tile_axes
+from tilec.passes.raster import constant
+
+GROUP_BARRIER = 1
+"""First named barrier of the groups; barrier 0 orders the set-up (protocol)."""
+
+
+@dataclass
+class Forming:
+    """What is known while the tiles of a kernel are given to warps."""
+
+    ctx: Context
+    kernel: Kernel
+    schedule: Schedule
+    axes: Axes
+    team: Team
+    frames: Frames
+    top: Builder
+    body: Builder
+    group: Value[Scalar]
+    values: dict[Value[Any], Value[Any]] = field(default_factory=dict)
+    origins: dict[Value[Any], Value[Any]] = field(default_factory=dict)
+    parts: dict[Value[Any], tuple[Value[Any], int]] = field(default_factory=dict)
+    """Tiles that wait in a stage of a ring: the slot and the part."""
+    buffers: dict[Any, Value[Shared]] = field(default_factory=dict)
+    memo: dict[Any, Value[Any]] = field(default_factory=dict)
+
+    def get(self, value: Value[Any]) -> Value[Any]:
+        """What stands for a tile-level scalar or tile."""
+        return self.values[value]
+
+    def extent(self, array: Value[Array], axis: int) -> Value[Scalar]:
+        """The run-time extent of an array's axis, read once."""
+        key = ("extent", array, axis)
+        if key not in self.memo:
+            name = str(array.type.shape[axis])
+            self.memo[key] = self.top.add(cta.ExtentOf(array, axis), name).out
+        return self.memo[key]
+
+    def limit(self, index: Value[Index]) -> Value[Scalar]:
+        """The run-time extent that bounds an index."""
+        name = index.type.extent
+        for array in self.kernel.body.args:
+            if isinstance(array.type, Array) and name in array.type.shape:
+                return self.extent(array, array.type.shape.index(name))
+        raise Refused(f"no array has the extent {name} of the loop {index.name}")
+
+    def tensor_map(self, array: Value[Array], plan: Mapped) -> Value[TensorMap]:
+        """The tensor map for copies of one kind, made once."""
+        type = TensorMap(array.type.dtype, plan.box, plan.swizzle)
+        key = ("map", array, plan.axes, type)
+        if key not in self.memo:
+            made = cta.TensorMapOf(array, axes=plan.axes, type=type)
+            self.memo[key] = self.top.add(made, f"map_{array.name}").out
+        return self.memo[key]
+
+    def buffer(self, key: Any, type: Shared, name: str) -> Value[Shared]:
+        """A buffer in shared memory, shared by all that ask with the same key and type."""
+        if (key, type) not in self.buffers:
+            self.buffers[key, type] = self.top.add(cta.Buffer(type=type), name).out
+        return self.buffers[key, type]
+
+    def start(self, index: Value[Index]) -> Value[Scalar]:
+        """The global index of this group's first element along an index."""
+        origin = self.origins[index]
+        team = self.team
+        if team.split is None or self.axes.of(index, 0) is not team.split:
+            return origin
+        key = ("start", index)
+        if key not in self.memo:
+            rows = constant(self.body, team.rows)
+            ahead = self.body.add(math.Mul(self.group, rows)).out
+            self.memo[key] = self.body.add(math.Add(origin, ahead), index.name).out
+        return self.memo[key]
+
+    def place(self, subscripts: Sequence[Value[Any]], *, whole: bool) -> list[Value[Scalar]]:
+        """The origin by array axis: of the CTA's ``whole`` tile, or of this group's part."""
+        found = []
+        for subscript in subscripts:
+            if not isinstance(subscript.type, Index):
+                found.append(self.get(subscript))
+            else:
+                found.append(self.origins[subscript] if whole else self.start(subscript))
+        return found
+
+    def bounded(self, subscripts: Sequence[Value[Any]]) -> tuple[int, ...]:
+        """The tile axes along which elements may lie outside the array."""
+        indices = [s for s in subscripts if isinstance(s.type, Index)]
+        return tuple(axis for axis, index in enumerate(indices) if self.ragged(index))
+
+    def ragged(self, index: Value[Index]) -> bool:
+        """Whether a tile along the index may be partial; the whole of a static axis is not."""
+        type = index.type
+        if type.size == type.extent:
+            return False
+        return not isinstance(type.size, int) or not divides(self.ctx, type.extent, type.size)
+
+    def sync(self) -> None:
+        """Barrier among the warps of the group."""
+        self.body.add(cta.Sync(self.group, barrier=GROUP_BARRIER, threads=self.team.threads))
+
+    def read(self, op: tile.Load, type: Register, fill: Any = 0) -> Value[Register]:
+        """Read a tile into registers, without shared memory."""
+        axes = tile_axes(op.subscripts)
+        widest = aligned_vector(self.ctx, op, self.schedule)
+        made = cta.Read(
+            op.array,
+            tuple(self.place(op.subscripts, whole=False)),
+            axes=axes,
+            type=type,
+            bounded=self.bounded(op.subscripts),
+            vector=widest,
+            fill=fill,
+        )
+        return self.body.add(made, op.out.name).out
+
+
+def aligned_vector(ctx: Context, op: tile.Load | tile.Store, schedule: Schedule) -> int:
+    """Elements of one access along the tile's last axis, as alignment and schedule allow."""
+    from tilec.passes.frames import vector_of
+
+    last = len(tile_axes(op.subscripts)) - 1
+    most = 16 // op.array.type.dtype.bytes
+    allowed = vector_of(ctx, op, last, max(1, most))
+    return min(allowed, schedule.vector) if schedule.vector else allowed
+
+
+def users(kernel_body: Any, value: Value[Any]) -> list[Op]:
+    """Ops that take a value as an operand."""
+    return [op for op in kernel_body.walk() if value in op.operands]

@@ -1,0 +1,210 @@
+"""The register layout of each tile: one frame for each pair of directions, and slices of frames.
+
+A frame is the layout of the tiles that run along given axis classes. A product fixes its result's
+frame (wgmma's accumulator); everything that meets the result elementwise has the same classes and
+so the same layout, and nothing needs to move. Other frames are free: ``rows`` where rows are
+reduced, ``blocked`` otherwise, with the contiguous axis along the lanes. A vector along one class
+is the slice of a frame: each thread keeps what its own elements meet.
+
+Invariant: two tiles with the same axis classes have the same layout. Nothing here adds ops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tilec.ir.core import Op, Region, Value
+from tilec.ir.declare import Refused
+from tilec.ir.levels import math, tile
+from tilec.ir.types import Register, Tile
+from tilec.layout.fragments import accumulator, blocked, rows
+from tilec.layout.linear import Layout, LayoutError, LayoutRefusal
+from tilec.passes.axes import Axes, AxisClass
+from tilec.passes.base import Context
+from tilec.passes.mapping import aligned_elements, contiguous_axis, tile_axes
+from tilec.passes.refusal import refused
+
+PRODUCT_ROWS = 64
+"""Rows of one wgmma, and so of one warpgroup (PTX ISA 9.7.15.5)."""
+
+WARPGROUP_WARPS = 4
+ELEMENTS_PER_THREAD = 32
+"""Elements of a row that one thread holds before more warps share the row."""
+
+Classes = tuple[AxisClass | None, ...]
+
+
+@dataclass(frozen=True)
+class Team:
+    """How the warps of a CTA share a tile: ``groups`` groups of ``warps`` warps.
+
+    Each group has ``rows`` of the positions along ``split``, and all of every other axis.
+    """
+
+    warps: int
+    groups: int
+    split: AxisClass | None
+    rows: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of one group."""
+        return 32 * self.warps
+
+
+def warps_per_row(elements: int, most: int) -> int:
+    """The fewest warps, a power of two, that hold a row of so many elements comfortably."""
+    warps = 1
+    while warps * 2 <= most and elements > 32 * ELEMENTS_PER_THREAD * warps:
+        warps *= 2
+    return warps
+
+
+def access_vector(ctx: Context, axes: Axes, region: Region, along: AxisClass) -> int:
+    """Elements an access may take along a class: what every array with it contiguous allows."""
+    widest = 0
+    for op in region.walk():
+        if not isinstance(op, tile.Load | tile.Store):
+            continue
+        places = tile_axes(op.subscripts)
+        contiguous = contiguous_axis(ctx, op.array, places)
+        value = op.value if isinstance(op, tile.Store) else op.out
+        if contiguous is None or axes.of(value, contiguous) is not along:
+            continue
+        allowed = vector_of(ctx, op, contiguous, 16)
+        widest = min(widest, allowed) if widest else allowed
+    return widest or 1
+
+
+def vector_of(ctx: Context, op: tile.Load | tile.Store, along: int, most: int) -> int:
+    """Elements that one access of a load or store takes along a tile axis, at most ``most``."""
+    places = tile_axes(op.subscripts)
+    if contiguous_axis(ctx, op.array, places) != along:
+        return 1
+    return min(most, aligned_elements(ctx, op.array, places))
+
+
+class Frames:
+    """Layouts of the tiles of one region, whose tile sizes are integers."""
+
+    def __init__(
+        self, ctx: Context, region: Region, axes: Axes, team: Team, vector: int | None
+    ) -> None:
+        self.ctx, self.region, self.axes, self.team, self.vector = ctx, region, axes, team, vector
+        self.frames: dict[Classes, Layout] = {}
+        values = _tiles(region)
+        for op in region.walk():
+            if isinstance(op, tile.Dot):
+                self._accumulator_frame(op)
+        reduced = {
+            (axes.all_of(op.x), op.axis) for op in region.walk() if isinstance(op, math.Reduce)
+        }
+        for value in sorted(values, key=lambda v: -len(v.type.shape)):
+            classes = axes.all_of(value)
+            if len(classes) > 1 and None not in classes and classes not in self.frames:
+                rowwise = (classes, len(classes) - 1) in reduced
+                self.frames[classes] = self._free_frame(classes, rowwise)
+
+    def register(self, value: Value[Any]) -> Register:
+        """The register type of a tile in one group."""
+        layout = self.layout(self.axes.all_of(value))
+        return Register(value.type.dtype, layout.shape, layout)
+
+    def size(self, axis: AxisClass) -> int:
+        """Extent of a class in one group."""
+        if axis is self.team.split:
+            return self.team.rows
+        if not isinstance(axis.size, int):
+            raise Refused(f"the size of {axis.name} is not chosen yet")
+        return axis.size
+
+    def layout(self, classes: Classes) -> Layout:
+        """The layout of a tile that runs along these classes (None: an axis of extent one)."""
+        if classes in self.frames:
+            return self.frames[classes]
+        present = [c for c in classes if c is not None]
+        if len(present) == 1:
+            vector = self._vector_layout(present[0])
+            for axis, kind in enumerate(classes):
+                if kind is None:
+                    vector = vector.insert(axis)
+            return vector
+        names = ", ".join("1" if c is None else c.name for c in classes)
+        raise Refused(f"no register layout is known for a tile along ({names})")
+
+    def _vector_layout(self, axis: AxisClass) -> Layout:
+        for classes, layout in self.frames.items():
+            if axis in classes:
+                return slice_of(layout, [a for a, c in enumerate(classes) if c is not axis])
+        width = self.vector or access_vector(self.ctx, self.axes, self.region, axis)
+        return _fitting_blocked((self.size(axis),), self.team.threads, width)
+
+    def _accumulator_frame(self, op: tile.Dot) -> None:
+        classes = self.axes.all_of(op.out)
+        try:
+            layout = accumulator(self._product_columns(op))
+        except LayoutError as error:
+            raise refused(op, str(error)) from None
+        self.frames.setdefault(classes, layout)
+
+    def _product_columns(self, op: tile.Dot) -> int:
+        columns = self.axes.of(op.out, 1)
+        if columns is None:
+            raise refused(op, "a product of one column")
+        return self.size(columns)
+
+    def _free_frame(self, classes: Classes, rowwise: bool) -> Layout:
+        shape = tuple(self.size(c) for c in classes if c is not None)
+        contiguous = self._contiguous(classes)
+        along = classes[contiguous]
+        assert along is not None
+        width = self.vector or access_vector(self.ctx, self.axes, self.region, along)
+        if rowwise and len(shape) == 2:
+            last = width if contiguous == 1 else 1
+            while shape[1] % last:
+                last //= 2
+            return rows(shape, self.team.warps, last, self.team.threads)
+        order = [a for a in range(len(shape)) if a != contiguous] + [contiguous]
+        layout = _fitting_blocked(tuple(shape[a] for a in order), self.team.threads, width)
+        return layout.permute(*(order.index(a) for a in range(len(shape))))
+
+    def _contiguous(self, classes: Classes) -> int:
+        """The axis along which the arrays of these tiles are contiguous; the last if unknown."""
+        for op in self.region.walk():
+            if isinstance(op, tile.Load | tile.Store):
+                value = op.value if isinstance(op, tile.Store) else op.out
+                found = contiguous_axis(self.ctx, op.array, tile_axes(op.subscripts))
+                if found is not None and self.axes.all_of(value) == classes:
+                    return found
+        return len(classes) - 1
+
+
+def slice_of(layout: Layout, axes: list[int]) -> Layout:
+    """The layout of a vector that a tile's threads keep, without the tile axes listed."""
+    for axis in sorted(axes, reverse=True):
+        layout = layout.drop(axis)
+    return layout.squeeze("reg")
+
+
+def _fitting_blocked(shape: tuple[int, ...], threads: int, vector: int) -> Layout:
+    while vector > 1 and (shape[-1] % vector or prod(shape) < vector * threads):
+        vector //= 2
+    try:
+        return blocked(shape, threads, vector, 8)
+    except (LayoutError, LayoutRefusal) as error:
+        raise Refused(str(error)) from None
+
+
+def _tiles(region: Region) -> list[Value[Any]]:
+    found: dict[Value[Any], None] = {}
+
+    def note(op: Op) -> None:
+        for value in (*op.results, *(a for r in op.regions for a in r.args)):
+            if isinstance(value.type, Tile):
+                found.setdefault(value)
+
+    for op in region.walk():
+        note(op)
+    return list(found)
