@@ -1,4 +1,4 @@
-"""Whole messages, as an author sees them; ``pytest tests/lang --update`` accepts changed ones."""
+"""Whole messages, as an author sees them; ``pytest --update`` accepts changed ones."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ _FILES = sorted(_FOLDER.glob("*.tk"))
 
 @pytest.mark.parametrize("path", _FILES, ids=lambda p: p.stem)
 def test_message_is_the_golden_one(
-    path: Path, update: bool, errors_of: Callable[[SourceFile], list[Diagnostic]]
+    path: Path,
+    golden: Callable[[Path, str], None],
+    errors_of: Callable[[SourceFile], list[Diagnostic]],
 ) -> None:
     source = SourceFile(path.name, path.read_text())
     errors = errors_of(source)
     assert errors
-    text = render(errors) + "\n"
-    golden = path.with_suffix(".txt")
-    if update:
-        golden.write_text(text)
-    assert text == golden.read_text()
+    golden(path.with_suffix(".txt"), render(errors) + "\n")
 
 
 def test_json_says_the_same_with_lines_and_columns(

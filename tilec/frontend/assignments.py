@@ -130,12 +130,10 @@ class Assignments(Expressions):
             old = self.value(node.target)
             value = self.value(node.value)
             if node.op == "@":
-                product = ast.Binary(node.span, "@", node.target, node.value)
-                self.set_name(node.target, self.product(product, old, value), node.span)
+                result = self.product(old, value, node.span)
             else:
-                self.set_name(
-                    node.target, self.arithmetic(node.op, old, value, node.span), node.span
-                )
+                result = self.arithmetic(node.op, old, value, node.span)
+            self.set_name(node.target, result, node.span)
             return
         array = self._array_target(node.target)
         if array is not None and array.type.mode == "inout":  # type: ignore[union-attr]

@@ -232,7 +232,7 @@ class Expressions:
 
     def _binary(self, node: ast.Binary) -> Expr:
         if node.op == "@":
-            return self.product(node, self.value(node.left), self.value(node.right))
+            return self.product(self.value(node.left), self.value(node.right), node.span)
         left, right = self.value(node.left), self.value(node.right)
         if node.op in ("and", "or"):
             return self._logic(node, left, right)
@@ -343,7 +343,7 @@ class Expressions:
                 f"arithmetic on {dtype}", operand.span, f"`cast[f32]({operand.span.text})` first"
             )
 
-    def product(self, node: ast.Binary, left: Expr, right: Expr) -> Expr:
+    def product(self, left: Expr, right: Expr, span: Span) -> Expr:
         """``left @ right``, accumulated in f32."""
         for side in (left, right):
             if len(axes_of(side)) != 2:
@@ -353,11 +353,9 @@ class Expressions:
                     [(side.span, f"this is {side.type}")],
                 )
         if dtype_of(left) != dtype_of(right):
-            same_dtype(self.report, (left, right), node.span)
+            same_dtype(self.report, (left, right), span)
         if dtype_of(left).name not in _PRODUCT_TYPES:
-            self.report.not_yet(
-                f"`@` of {dtype_of(left)}", node.span, "cast both sides to bf16 or f16"
-            )
+            self.report.not_yet(f"`@` of {dtype_of(left)}", span, "cast both sides to bf16 or f16")
         rows, inner = axes_of(left)
         other, columns = axes_of(right)
         if inner != other:
@@ -372,7 +370,7 @@ class Expressions:
                 notes=["the last axis of the left side is summed with the first of the right side"],
                 help=f"transpose the right side: `{right.span.text}.T`" if swapped else "",
             )
-        return Product(TileType(F32, (rows, columns)), node.span, left, right, None)
+        return Product(TileType(F32, (rows, columns)), span, left, right, None)
 
     # Postfix --------------------------------------------------------------------------------
 
