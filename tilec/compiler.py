@@ -126,6 +126,25 @@ def compile_module(
     return emit_module(module, remarks)
 
 
+def read_module(text: SourceFile) -> Module:
+    """A module from the text of a dump; what is wrong in it is reported on its own lines."""
+    from tilec.ir.parser import IRSyntaxError, parse_module
+
+    try:
+        module = parse_module(text.text)
+    except IRSyntaxError as error:
+        start = text.line_starts[min(error.line, len(text.line_starts)) - 1] + error.column - 1
+        message = str(error).split(": ", 1)[-1]
+        raise DiagnosticError(
+            Diagnostic("ir-syntax", message, [(Span(text, start, start + 1), "found here")])
+        ) from None
+    try:
+        verify(module)
+    except VerifyError as error:
+        raise DiagnosticError(_faults(error, module, text)) from error
+    return module
+
+
 def run_passes(
     module: Module,
     target: Target,
@@ -208,16 +227,36 @@ def _refusal(refusal: Refused, module: Module, running: str) -> Diagnostic:
     )
 
 
-def _faults(error: VerifyError, module: Module) -> list[Diagnostic]:
-    """One diagnostic a fault, on its line of the module's own text."""
-    from tilec.ir.printer import module_text
+def _lines_in(text: SourceFile, module: Module) -> dict[int, int]:
+    """The line of each op in a text that was parsed into the module, keyed by ``id(op)``."""
+    lines = [line.split("//", 1)[0] for line in text.text.splitlines()]
+    found: dict[int, int] = {}
+    at = 0
+    for kernel in module.kernels:
+        for op in kernel.body.walk():
+            while at < len(lines) and not re.search(rf"(^|[\s=]){re.escape(op.name)}\(", lines[at]):
+                at += 1
+            at += 1
+            found[id(op)] = at
+    return found
 
-    dumped = SourceFile(f"<{module.level} level>", module_text(module))
+
+def _faults(error: VerifyError, module: Module, text: SourceFile | None = None) -> list[Diagnostic]:
+    """One diagnostic a fault, on its line of the text, or else of what the module prints as."""
+    from tilec.ir.printer import module_text, value_lines
+
+    if text is not None:
+        lines = _lines_in(text, module)
+    else:
+        text = SourceFile(f"<{module.level} level>", module_text(module))
+        lines = value_lines(module)
     head = str(error).splitlines()[0]
     made = []
-    for fault, line in zip(error.faults, error.lines, strict=True):
-        labels = [(line_span(dumped, line), fault.message)] if line else []
+    for fault in error.faults:
+        line = lines.get(id(fault.op), 0)
+        labels = [(line_span(text, line), "this op")] if line else []
         source_line = fault.op.loc.line if fault.op.loc is not None else 0
         labels += at_line(module, source_line, "made from this")
-        made.append(Diagnostic("invalid-ir", f"{fault.op.name}: {fault.message}", labels, [head]))
+        message = f"{fault.op.name}: {fault.message}"
+        made.append(Diagnostic("invalid-ir", message, labels, [head]))
     return made

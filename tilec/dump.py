@@ -107,6 +107,11 @@ class Dump:
         self.rows.append((name, f"the input on which `{self._running}` failed", ""))
         self._index("", [])
 
+    def finish_early(self, remarks: list[Remark]) -> None:
+        """Write the index of a compilation that stopped before PTX."""
+        self._layouts()
+        self._index("", [_remark(r) for r in remarks])
+
     def finish(self, compiled: Compiled) -> Path:
         """Write what belongs to the result; returns the path of the PTX."""
         ptx = self.write(f"{compiled.name}.ptx", compiled.ptx)

@@ -1,0 +1,477 @@
+"""The command line: ``tilec compile | run | check | opt | layout | passes | targets``.
+
+Every error is a rendered diagnostic on stderr and exit code 1 (2 for a command line that makes no
+sense); a traceback means a bug of tilec. Standard output holds only what was asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tilec import pipeline
+from tilec.diagnostics import Diagnostic, DiagnosticError, did_you_mean, render, render_json
+from tilec.ir.core import Module
+from tilec.ir.facts import ArrayFacts, Facts, Schedule
+from tilec.source import SourceFile
+from tilec.targets import TARGETS, by_name
+from tilec.targets.base import Target
+
+EMITTED = ("tile", "cta", "ptx", "cubin", "sass")
+_LAST_OF = {"tile": "apply-tiles", "cta": "place-shared"}
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Commands(click.Group):
+    """The group of commands: errors become diagnostics, and near misses get a suggestion."""
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, standalone_mode: bool = True, **extra: Any
+    ) -> Any:
+        """Run a command line; exits with the code unless ``standalone_mode`` is off."""
+        code = 0
+        try:
+            result = super().main(args, standalone_mode=False, **extra)
+            code = result if isinstance(result, int) else 0
+        except click.Abort:
+            code = 130
+        except click.ClickException as error:
+            _say([Diagnostic("command-line", error.format_message())])
+            code = 2
+        except DiagnosticError as error:
+            _say(error.diagnostics)
+            code = 1
+        except _expected() as error:
+            _say([Diagnostic(_code_of(error), str(error))])
+            code = 1
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one may have been meant."""
+        if args and self.get_command(ctx, args[0]) is None:
+            hint = did_you_mean(args[0], self.list_commands(ctx))
+            known = f"there are {', '.join(self.list_commands(ctx))}"
+            ctx.fail(f"there is no command `{args[0]}`; {hint or known}")
+        return super().resolve_command(ctx, args)
+
+
+def _expected() -> tuple[type[Exception], ...]:
+    """Errors that speak to the user; their modules are imported only if something went wrong."""
+    from tilec.backend_ptx.assemble import AssemblyError, ToolMissing
+    from tilec.backend_ptx.module import CudaError
+    from tilec.interp.memory import InterpretError
+    from tilec.layout.linear import LayoutError
+    from tilec.runtime.arrays import ArrayError
+    from tilec.runtime.specialise import LaunchError
+    from tilec.runtime.supervise import SupervisedError
+
+    return (
+        AssemblyError, ToolMissing, CudaError, InterpretError, LayoutError, ArrayError,
+        LaunchError, SupervisedError, OSError, UnicodeDecodeError,
+    )  # fmt: skip
+
+
+def _code_of(error: Exception) -> str:
+    """``LaunchError`` is reported as ``launch``."""
+    words = type(error).__name__.removesuffix("Error")
+    return "".join(f"-{c.lower()}" if c.isupper() else c for c in words).lstrip("-")
+
+
+def _say(diagnostics: Sequence[Diagnostic]) -> None:
+    click.echo(render(diagnostics, color=sys.stderr.isatty()), err=True)
+
+
+# --- what options mean ----------------------------------------------------------------------------
+
+
+def _pairs(texts: Sequence[str], what: str) -> dict[str, str]:
+    """``a=1,b=2`` texts as one dictionary."""
+    found: dict[str, str] = {}
+    for text in texts:
+        for item in filter(None, text.split(",")):
+            name, equals, value = item.partition("=")
+            if not equals or not name or not value:
+                raise click.UsageError(f"{what} is written NAME=VALUE, got `{item}`")
+            found[name.strip()] = value.strip()
+    return found
+
+
+def _whole(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise click.UsageError(f"{name} is a whole number, got `{text}`") from None
+
+
+def read_schedule(texts: Sequence[str]) -> Schedule:
+    """``stages=3,tiles.i=128,registers=24:240,persistent=true`` as a schedule."""
+    kinds = {item.name: str(item.type) for item in fields(Schedule)}
+    made: dict[str, Any] = {}
+    for key, text in _pairs(texts, "a choice").items():
+        name, _, of = key.partition(".")
+        if name not in kinds or (("tuple[tuple" in kinds[name]) != bool(of)):
+            shown = [f"{n}.NAME" if "tuple[tuple" in k else n for n, k in kinds.items()]
+            hint = did_you_mean(name, kinds) or f"there are {', '.join(shown)}"
+            raise click.UsageError(f"a schedule has no `{key}`; {hint}")
+        if of:
+            made[name] = (*made.get(name, ()), (of, _whole(key, text)))
+        elif "bool" in kinds[name]:
+            if text not in ("true", "false"):
+                raise click.UsageError(f"{key} is true or false, got `{text}`")
+            made[name] = text == "true"
+        elif "tuple" in kinds[name]:
+            made[name] = tuple(_whole(key, part) for part in text.split(":"))
+        else:
+            made[name] = _whole(key, text)
+    return Schedule(**made)
+
+
+def read_sizes(texts: Sequence[str]) -> dict[str, int]:
+    """``M=200,N=136`` as sizes."""
+    return {name: _whole(name, text) for name, text in _pairs(texts, "a size").items()}
+
+
+def read_facts(module: Module, sizes: dict[str, int], arrays: Sequence[str]) -> Facts | None:
+    """Promises from the command line, on top of the defaults."""
+    from tilec.compiler import default_facts
+    from tilec.runtime.specialise import multiple_class, size_class
+
+    if not sizes and not arrays:
+        return None
+    promised = dict(default_facts(module.kernels[0]).arrays)
+    for name, text in _pairs(arrays, "an array").items():
+        axis, _, alignment = text.partition(":")
+        promised[name] = ArrayFacts(_whole(name, axis), _whole(name, alignment or "16"))
+    return Facts(
+        tuple(promised.items()),
+        tuple((name, size_class(size)) for name, size in sizes.items()),
+        tuple((n, multiple_class(s)) for n, s in sizes.items() if multiple_class(s) > 1),
+    )
+
+
+def read_target(name: str) -> Target:
+    """A target by any of its names."""
+    try:
+        return by_name(name)
+    except KeyError as error:
+        raise click.UsageError(str(error.args[0])) from None
+
+
+class _PrintAfter:
+    """Prints the module after some passes, and passes every step on to a dump folder."""
+
+    def __init__(self, names: Sequence[str], dump: Any) -> None:
+        self.names, self.dump = names, dump
+
+    def before(self, name: str, module: Module) -> None:
+        """Tell the dump."""
+        if self.dump is not None:
+            self.dump.before(name, module)
+
+    def after(self, name: str, module: Module) -> None:
+        """Tell the dump, and print."""
+        if self.dump is not None:
+            self.dump.after(name, module)
+        if name in self.names:
+            from tilec.ir.printer import module_text
+
+            click.echo(f"// after {name}\n{module_text(module)}")
+
+
+def _common(function: F) -> F:
+    """The options of commands that compile."""
+    options = [
+        click.option("-D", "bindings", multiple=True, metavar="NAME=VALUE",
+                     help="Bind compile-time parameters."),
+        click.option("--kernel", metavar="NAME", help="Which kernel of the file."),
+        click.option("--schedule", "schedule", multiple=True, metavar="KEY=VALUE,...",
+                     help="Pin choices: stages=3,tiles.i=128,registers=24:240."),
+        click.option("--dump", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER",
+                     help="Write every step there."),
+    ]  # fmt: skip
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tilec", prog_name="tilec")
+def main() -> None:
+    """Compile kernels on tiles to PTX; every step is a readable file."""
+
+
+# --- compile and opt ------------------------------------------------------------------------------
+
+
+def _through(
+    module: Module,
+    target: Target,
+    emit: str,
+    output: Path | None,
+    dump_folder: Path | None,
+    start: str,
+    *,
+    print_after: Sequence[str] = (),
+    stop_after: str | None = None,
+    start_after: str | None = None,
+    only: tuple[str, ...] | None = None,
+) -> None:
+    """Take a module to what is to be emitted, and write it."""
+    from contextlib import nullcontext
+
+    from tilec.compiler import emit_module, run_passes
+    from tilec.dump import Dump
+    from tilec.ir.printer import module_text
+
+    for name in (*print_after, *filter(None, (stop_after, start_after)), *(only or ())):
+        if name not in pipeline.PIPELINE:
+            hint = did_you_mean(name, pipeline.PIPELINE) or "`tilec passes` lists them"
+            raise click.UsageError(f"there is no pass `{name}`; {hint}")
+    stop = stop_after or _LAST_OF.get(emit)
+    dump = Dump(dump_folder) if dump_folder is not None else None
+    if dump is not None:
+        dump.start(module, start)
+    watch = _PrintAfter(print_after, dump)
+    with dump if dump is not None else nullcontext():
+        remarks = run_passes(
+            module, target, dump=watch, stop_after=stop, start_after=start_after, only=only
+        )
+    if module.level != "ptx" or stop is not None or only is not None:
+        _write(module_text(module), output)
+        if dump is not None:
+            dump.finish_early(remarks)
+        return
+    compiled = emit_module(module, remarks)
+    if dump is not None:
+        dump.finish(compiled)
+    if emit == "ptx":
+        _write(compiled.ptx, output)
+        return
+    from tilec.backend_ptx.assemble import assemble, disassemble
+
+    assembled = assemble(compiled.ptx, compiled.target)
+    if emit == "sass":
+        _write(disassemble(assembled.cubin), output)
+    else:
+        (output or Path(f"{compiled.name}.cubin")).write_bytes(assembled.cubin)
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        click.echo(text, nl=not text.endswith("\n"))
+    else:
+        output.write_text(text, encoding="utf-8", newline="\n")
+
+
+@main.command("compile")
+@click.argument("file", type=_FILE)
+@click.argument("more", nargs=-1, metavar="[NAME=VALUE]...")
+@_common
+@click.option("--sm", "target", default="90", show_default=True, help="The target.")
+@click.option("-o", "output", type=click.Path(dir_okay=False, path_type=Path), help="Output file.")
+@click.option("--emit", type=click.Choice(EMITTED), default="ptx", show_default=True)
+@click.option("--print-after", multiple=True, metavar="PASS", help="Print the IR after a pass.")
+@click.option("--stop-after", metavar="PASS", help="Stop after a pass and write the IR.")
+@click.option("--shape", multiple=True, metavar="M=..,N=..", help="Sizes that calls will have.")
+@click.option(
+    "--array",
+    "arrays",
+    multiple=True,
+    metavar="NAME=AXIS[:ALIGNMENT]",
+    help="The contiguous axis of an array (-1: none) and its alignment in bytes.",
+)
+def compile_command(
+    file: Path, more: tuple[str, ...], bindings: tuple[str, ...], kernel: str | None,
+    schedule: tuple[str, ...], dump: Path | None, target: str, output: Path | None, emit: str,
+    print_after: tuple[str, ...], stop_after: str | None, shape: tuple[str, ...],
+    arrays: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Compile a kernel of a .tk FILE (or go on from a .tir FILE) to PTX or an earlier level."""
+    from tilec.compiler import front, prepare, read_module
+
+    chosen, source = read_schedule(schedule), SourceFile.read(file)
+    if file.suffix == ".tir":
+        module, start = read_module(source), "input"
+        wanted = by_name(module.target)
+    else:
+        wanted, start = read_target(target), "lower"
+        bound = _pairs((*bindings, *more), "a compile-time parameter")
+        module = front(source, kernel, bound, wanted)
+    prepare(module, read_facts(module, read_sizes(shape), arrays), chosen)
+    _through(module, wanted, emit, output, dump, start,
+             print_after=print_after, stop_after=stop_after)  # fmt: skip
+
+
+@main.command()
+@click.argument("file", type=_FILE)
+@click.option("--passes", metavar="NAME,...", help="Run these passes only, and write the IR.")
+@click.option(
+    "--start-after", metavar="PASS", help="Go on after this pass, not where the text says."
+)
+@click.option("--stop-after", metavar="PASS", help="Stop after a pass and write the IR.")
+@click.option("--print-after", multiple=True, metavar="PASS", help="Print the IR after a pass.")
+@click.option("--schedule", multiple=True, metavar="KEY=VALUE,...", help="Pin choices.")
+@click.option("--emit", type=click.Choice(EMITTED), default="ptx", show_default=True)
+@click.option("-o", "output", type=click.Path(dir_okay=False, path_type=Path), help="Output file.")
+@click.option("--dump", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER")
+def opt(
+    file: Path, passes: str | None, start_after: str | None, stop_after: str | None,
+    print_after: tuple[str, ...], schedule: tuple[str, ...], emit: str, output: Path | None,
+    dump: Path | None,
+) -> None:  # fmt: skip
+    """Go on from a .tir FILE, edited or not: to the end, or through named passes."""
+    from tilec.compiler import prepare, read_module
+
+    module = read_module(SourceFile.read(file))
+    if schedule:
+        prepare(module, None, read_schedule(schedule))
+    only = tuple(passes.split(",")) if passes is not None else None
+    _through(module, by_name(module.target), emit, output, dump, "input", print_after=print_after,
+             stop_after=stop_after, start_after=start_after, only=only)  # fmt: skip
+
+
+# --- run ------------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("file", type=_FILE)
+@click.argument("more", nargs=-1, metavar="[NAME=VALUE]...")
+@_common
+@click.option("--shape", multiple=True, metavar="M=..,N=..", help="Sizes of the arrays.")
+@click.option(
+    "--on",
+    "where",
+    type=click.Choice(("auto", "interp", "gpu")),
+    default="auto",
+    show_default=True,
+    help="A GPU if there is one, else the interpreter.",
+)
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=FILE|NUMBER",
+    help="A .npy or .npz file (FILE:member) for an array, a number for a scalar.",
+)
+@click.option("--seed", default=0, show_default=True, help="Of random inputs.")
+@click.option(
+    "--save",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.npz",
+    help="Keep the outputs.",
+)
+def run(
+    file: Path, more: tuple[str, ...], bindings: tuple[str, ...], kernel: str | None,
+    schedule: tuple[str, ...], dump: Path | None, shape: tuple[str, ...], where: str,
+    inputs: tuple[str, ...], seed: int, save: Path | None,
+) -> None:  # fmt: skip
+    """Run a kernel of a .tk FILE and compare the result with a reference."""
+    from tilec.cli_run import run_kernel
+
+    bound = _pairs((*bindings, *more), "a compile-time parameter")
+    ok = run_kernel(
+        SourceFile.read(file), kernel, bound, read_schedule(schedule), read_sizes(shape),
+        _pairs(inputs, "an input"), where, seed, dump, save,
+    )  # fmt: skip
+    if not ok:
+        sys.exit(1)
+
+
+# --- questions ------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("files", type=_FILE, nargs=-1, required=True)
+@click.option("-D", "bindings", multiple=True, metavar="NAME=VALUE")
+@click.option("--json", "as_json", is_flag=True, help="Diagnostics as JSON on standard output.")
+def check(files: tuple[Path, ...], bindings: tuple[str, ...], as_json: bool) -> None:
+    """Say what is wrong in .tk FILES, and nothing else."""
+    from tilec.frontend.check import check as check_module
+    from tilec.frontend.parse import parse
+
+    found: list[Diagnostic] = []
+    for file in files:
+        try:
+            checked = check_module(parse(SourceFile.read(file)), _pairs(bindings, "a parameter"))
+        except DiagnosticError as error:
+            found.extend(error.diagnostics)
+            continue
+        if not as_json:
+            names = ", ".join(k.name for k in checked.kernels)
+            click.echo(f"{file}: {names or 'no kernel'}")
+    if as_json:
+        click.echo(render_json(found))
+    elif found:
+        raise DiagnosticError(found)
+    if found:
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("text")
+@click.option("--bits", default=16, show_default=True, help="Bits of an element.")
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw to a file.")
+def layout(text: str, bits: int, svg: Path | None) -> None:
+    """Draw a layout, such as '(reg: j1 i8 | lane: j2 j4 i1 i2 i4)'."""
+    from tilec.layout.draw import draw_svg, draw_text
+    from tilec.layout.linear import Layout
+
+    try:
+        parsed = Layout.parse(text)
+    except ValueError as error:
+        raise DiagnosticError(Diagnostic("bad-layout", str(error))) from None
+    if svg is not None:
+        svg.write_text(draw_svg(parsed, bits), encoding="utf-8")
+    else:
+        click.echo(draw_text(parsed, bits))
+
+
+def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(highlight=False, markup=False).print(table)
+
+
+@main.command()
+def passes() -> None:
+    """The pipeline, a sentence a pass."""
+    _table("", ("pass", "level", "what it ensures"), pipeline.describe())
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True)
+def targets(as_json: bool) -> None:
+    """The GPUs that can be compiled for."""
+    if as_json:
+        facts = {n: {f.name: getattr(t, f.name) for f in fields(t)} for n, t in TARGETS.items()}
+        click.echo(json.dumps(facts, indent=1))
+        return
+    rows = [
+        (t.name, str(t.sms), f"{t.shared_per_cta // 1024} KB", "yes" if t.has_wgmma else "no")
+        for t in TARGETS.values()
+    ]
+    _table("", ("target", "SMs", "shared memory a CTA", "wgmma"), rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""What ``tilec run`` does and prints; the numbers come from ``runtime.trial``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from tilec.compiler import only_kernel
+from tilec.diagnostics import did_you_mean
+from tilec.ir.facts import Schedule
+from tilec.runtime import trial
+from tilec.runtime.kernel import Kernel, Program, gpu_available
+from tilec.runtime.specialise import LaunchError
+from tilec.source import SourceFile
+from tilec.targets import by_name
+
+
+def run_kernel(
+    source: SourceFile,
+    name: str | None,
+    bindings: Mapping[str, Any],
+    schedule: Schedule,
+    sizes: Mapping[str, int],
+    given: Mapping[str, str],
+    where: str,
+    seed: int,
+    dump_folder: Path | None,
+    save: Path | None,
+) -> bool:
+    """Run, compare, print; whether the result is as close as its element types allow."""
+    program = Program(source)
+    chosen = name or only_kernel([k.name for k in program.kernels], source.name)
+    kernel = next((k for k in program.kernels if k.name == chosen), None)
+    if kernel is None:
+        hint = did_you_mean(chosen, [k.name for k in program.kernels])
+        raise LaunchError(f"{source.name} has no kernel {chosen}; {hint}".rstrip("; "))
+    kernel = kernel.using(schedule, **bindings)
+    module = kernel.front_end(bindings, by_name("90"))
+    ir = module.kernel(chosen)
+    _check_names(sizes, given, ir)
+    inputs = trial.make_inputs(ir, sizes, given, seed)
+    compiled = _compile(kernel, inputs, dump_folder) if dump_folder is not None else None
+    on_gpu = where == "gpu" or (where == "auto" and gpu_available())
+    found = trial.on_gpu(kernel, ir, inputs) if on_gpu else trial.on_interpreter(ir, inputs)
+    reference = trial.on_interpreter(ir, inputs, choice=1, wide=True)
+    rows = trial.compare(ir, found, reference)
+    click.echo(_title(kernel, inputs, ir, found))
+    for row in rows:
+        verdict = "ok" if row.ok else "TOO FAR"
+        click.echo(
+            f"  {row.name}: largest error {row.largest:.3g} where values reach {row.scale:.3g} "
+            f"(allowed {row.allowed:.3g}): {verdict}"
+        )
+    click.echo(f"  reference: {reference.where}, {_sizes(reference.sizes)}")
+    click.echo(f"  time: {_time(found.seconds)} {'a launch' if on_gpu else 'interpreted'}")
+    if compiled is not None:
+        click.echo(f"  PTX: {compiled}\n  dump: {compiled.parent / 'index.md'}")
+    if save is not None:
+        named: dict[str, Any] = dict(found.outputs)
+        np.savez(save, **named)
+    return all(row.ok for row in rows)
+
+
+def _check_names(sizes: Mapping[str, int], given: Mapping[str, str], ir: Any) -> None:
+    dims = {str(e) for t in trial.array_parameters(ir).values() for e in t.shape}
+    parameters = [a.name for a in ir.body.args]
+    for word, known in ((sizes, dims), (given, parameters)):
+        for name in word:
+            if name not in known:
+                hint = did_you_mean(name, known) or f"there are {', '.join(sorted(known))}"
+                raise LaunchError(f"{ir.name} has no `{name}`; {hint}")
+
+
+def _compile(kernel: Kernel, inputs: trial.Inputs, folder: Path) -> Path:
+    """Compile for these arguments, leaving every step in the folder; the path of the PTX."""
+    from tilec.dump import Dump
+
+    target = by_name("90")
+    call = kernel.sort_out(trial.views_of(kernel, inputs.arrays), inputs.scalars, target)
+    with Dump(folder) as dump:
+        return dump.finish(kernel.compile(call, target, dump=dump))
+
+
+def _title(kernel: Kernel, inputs: trial.Inputs, ir: Any, found: trial.Trial) -> str:
+    shown = [
+        f"{name}: {t.dtype}[{', '.join(map(str, inputs.arrays[name].shape))}]"
+        for name, t in trial.array_parameters(ir).items()
+    ]
+    sizes = f", {_sizes(found.sizes)}" if found.sizes else ""
+    return f"{kernel.name}({', '.join(shown)}) on {found.where}{sizes}"
+
+
+def _sizes(sizes: Mapping[str, int]) -> str:
+    return "tiles " + " ".join(f"{n.removeprefix('$')}={s}" for n, s in sizes.items())
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"

@@ -1,0 +1,267 @@
+"""One trial of a kernel: inputs of given sizes, a run, and how far it is from a reference.
+
+The reference is the interpreter in float64 without rounding, with other tile sizes than the run, so
+that neither rounding nor the choice of sizes can hide. Inputs come from files or are random
+(normal floats, small integers) from a seed. The GPU is used in a child process with a time limit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilec.interp.interpret import choose_sizes, interpret, outputs_for
+from tilec.interp.numbers import FORMATS, decode, encode, storage
+from tilec.ir.core import Kernel as IRKernel
+from tilec.ir.facts import Schedule
+from tilec.ir.types import Array, DType, Scalar
+from tilec.runtime import arrays as arrays_of
+from tilec.runtime import supervise
+from tilec.runtime.arrays import ArrayView
+from tilec.runtime.kernel import Kernel, Program, device_target
+from tilec.runtime.specialise import LaunchError
+from tilec.source import SourceFile
+
+HostArray = npt.NDArray[Any]
+
+GPU_LIMIT_S = 120.0
+_TIMED_RUNS = 10
+_SLACK = 4.0
+"""Roundings of the output type that a result may be away from the reference."""
+_PRECISION = {"f64": 53, "f32": 24}
+
+
+@dataclass
+class Inputs:
+    """Arrays by parameter name, as they lie in memory, and scalars."""
+
+    arrays: dict[str, HostArray]
+    scalars: dict[str, Any]
+    dims: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """How far one output is from the reference."""
+
+    name: str
+    largest: float
+    allowed: float
+    scale: float
+    """The largest magnitude of the reference."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the output is as close as its element type allows."""
+        return self.largest <= self.allowed
+
+
+@dataclass
+class Trial:
+    """What a run gave."""
+
+    outputs: dict[str, HostArray]
+    seconds: float
+    where: str
+    sizes: dict[str, int] = field(default_factory=dict)
+
+
+def array_parameters(kernel: IRKernel) -> dict[str, Array]:
+    """The array parameters by name, in order."""
+    return {a.name: a.type for a in kernel.body.args if isinstance(a.type, Array)}
+
+
+def make_inputs(
+    kernel: IRKernel, dims: Mapping[str, int], given: Mapping[str, str], seed: int
+) -> Inputs:
+    """Load the inputs that are given as files or numbers, and draw the others."""
+    found = dict(dims)
+    arrays: dict[str, HostArray] = {}
+    scalars: dict[str, Any] = {}
+    for argument in kernel.body.args:
+        if isinstance(argument.type, Scalar):
+            scalars[argument.name] = _number(argument.name, given.get(argument.name, "1"))
+    known = array_parameters(kernel)
+    for name, type in known.items():
+        if name in given:
+            arrays[name] = _from_file(name, type, given[name])
+            for extent, size in zip(type.shape, arrays[name].shape, strict=False):
+                if isinstance(extent, str):
+                    found.setdefault(extent, size)
+    missing = sorted(
+        {e for t in known.values() for e in t.shape if isinstance(e, str)} - set(found)
+    )
+    if missing:
+        example = ",".join(f"{name}=256" for name in missing)
+        raise LaunchError(f"{kernel.name} needs sizes for {', '.join(missing)}: --shape {example}")
+    generator = np.random.default_rng(seed)
+    for name, type in known.items():
+        if name not in arrays and type.mode != "out":
+            shape = tuple(e if isinstance(e, int) else found[e] for e in type.shape)
+            arrays[name] = random_array(generator, type.dtype, shape)
+    outputs = outputs_for(kernel, found)
+    ordered = {name: arrays.get(name, outputs.get(name)) for name in known}
+    return Inputs({n: a for n, a in ordered.items() if a is not None}, scalars, found)
+
+
+def _number(name: str, text: str) -> int | float:
+    try:
+        return int(text, 0)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise LaunchError(f"{name} is a number, got {text!r}") from None
+
+
+def _from_file(name: str, type: Array, text: str) -> HostArray:
+    path, _, member = text.partition(":")
+    try:
+        loaded: Any = np.load(Path(path))
+    except (OSError, ValueError) as error:
+        raise LaunchError(f"the input {name} cannot be read from {path}: {error}") from None
+    if isinstance(loaded, np.lib.npyio.NpzFile):
+        key = member or name
+        if key not in loaded:
+            raise LaunchError(f"{path} has no array {key}; it has {', '.join(loaded)}")
+        loaded = loaded[key]
+    values: HostArray = np.asarray(loaded)
+    if values.dtype == storage(type.dtype) or not type.dtype.is_float:
+        return values.astype(storage(type.dtype))
+    return encode(type.dtype, decode(type.dtype, values), storage(type.dtype))
+
+
+def random_array(generator: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> HostArray:
+    """Random elements as memory holds them."""
+    if dtype.is_float:
+        drawn = generator.standard_normal(shape)
+        return encode(dtype, decode(dtype, drawn), storage(dtype))
+    if dtype.kind == "bool":
+        return generator.integers(0, 2, shape).astype(np.bool_)
+    low = -8 if dtype.kind == "signed" else 0
+    return generator.integers(low, 8, shape).astype(storage(dtype))
+
+
+# --- running --------------------------------------------------------------------------------------
+
+
+def _copies(kernel: IRKernel, inputs: Inputs, wide: bool = False) -> dict[str, HostArray]:
+    """Fresh arrays for whatever the kernel writes; inputs as they are."""
+    made = outputs_for(kernel, inputs.dims, wide)
+    for name, type in array_parameters(kernel).items():
+        if type.mode == "inout":
+            source = inputs.arrays[name]
+            keep = wide and type.dtype.is_float
+            made[name] = decode(type.dtype, source, wide=True) if keep else source.copy()
+    return {**inputs.arrays, **made}
+
+
+def _written(kernel: IRKernel, arrays: Mapping[str, HostArray]) -> dict[str, HostArray]:
+    return {n: arrays[n] for n, t in array_parameters(kernel).items() if t.mode != "in"}
+
+
+def on_interpreter(kernel: IRKernel, inputs: Inputs, choice: int = 0, wide: bool = False) -> Trial:
+    """Run with the ``choice``-th tile sizes."""
+    arrays = _copies(kernel, inputs, wide)
+    sizes = choose_sizes(kernel, inputs.dims, choice)
+    start = time.perf_counter()
+    interpret(kernel, arrays, inputs.scalars, sizes, wide=wide)
+    seconds = time.perf_counter() - start
+    where = "the interpreter in float64" if wide else "the interpreter"
+    return Trial(_written(kernel, arrays), seconds, where, sizes)
+
+
+def on_gpu(kernel: Kernel, ir: IRKernel, inputs: Inputs, limit_s: float = GPU_LIMIT_S) -> Trial:
+    """Run on the GPU in a child process, and time it there."""
+    outputs, seconds, where = supervise.run(
+        gpu_child,
+        (kernel.program.source.name, kernel.program.source.text),
+        kernel.name,
+        {name: str(value) for name, value in kernel.bindings.items()},
+        kernel.schedule.as_attributes(),
+        _copies(ir, inputs),
+        inputs.scalars,
+        limit_s=limit_s,
+    )
+    return Trial(outputs, seconds, where)
+
+
+def gpu_child(
+    source: tuple[str, str],
+    name: str,
+    bindings: dict[str, Any],
+    choices: dict[str, Any],
+    arrays: dict[str, HostArray],
+    scalars: dict[str, Any],
+) -> tuple[dict[str, HostArray], float, str]:
+    """What ``on_gpu`` does in the child: outputs, seconds a launch, and the device's name."""
+    from tilec.backend_ptx.module import activate, call, device_facts, synchronize
+    from tilec.runtime.host import OnDevice
+
+    program = Program(SourceFile(*source))
+    kernel = getattr(program, name).using(Schedule.from_attributes(choices), **bindings)
+    target = device_target(0)
+    activate(0)
+    views = views_of(kernel, arrays)
+    there = {key: OnDevice(view, 0) for key, view in views.items()}
+    sorted_out = kernel.sort_out({k: c.view for k, c in there.items()}, scalars, target)
+    loaded = kernel.load(sorted_out, target, 0)
+    loaded(sorted_out.views, sorted_out.scalars, 0)
+    synchronize()
+    outputs = {}
+    for key, copy in there.items():
+        if sorted_out.types[key].mode != "in":
+            copy.bring_back()
+            outputs[key] = arrays[key]
+    begin, end = (call("cuEventCreate", 0) for _ in range(2))
+    call("cuEventRecord", begin, 0)
+    for _ in range(_TIMED_RUNS):
+        loaded(sorted_out.views, sorted_out.scalars, 0)
+    call("cuEventRecord", end, 0)
+    synchronize()
+    milliseconds = float(call("cuEventElapsedTime", begin, end))
+    return outputs, milliseconds / 1e3 / _TIMED_RUNS, device_facts(0).name
+
+
+def views_of(kernel: Kernel, arrays: Mapping[str, HostArray]) -> dict[str, ArrayView]:
+    """Views of host arrays, in the order of the kernel's parameters."""
+    return {p.name: arrays_of.view(arrays[p.name]) for p in kernel.parameters if p.name in arrays}
+
+
+# --- comparing ------------------------------------------------------------------------------------
+
+
+def compare(kernel: IRKernel, found: Trial, reference: Trial) -> list[Deviation]:
+    """How far each output is from a float64 reference."""
+    rows = []
+    for name, type in array_parameters(kernel).items():
+        if name in found.outputs:
+            rows.append(_deviation(name, type.dtype, found.outputs[name], reference.outputs[name]))
+    return rows
+
+
+def _deviation(name: str, dtype: DType, found: HostArray, reference: HostArray) -> Deviation:
+    if found.size == 0:
+        return Deviation(name, 0.0, 0.0, 0.0)
+    if not dtype.is_float:
+        apart = np.max(np.abs(found.astype(np.float64) - reference.astype(np.float64)))
+        return Deviation(name, float(apart), 0.0, float(np.max(np.abs(reference))))
+    values, wanted = decode(dtype, found).astype(np.float64), reference.astype(np.float64)
+    same = (values == wanted) | (np.isnan(values) & np.isnan(wanted))
+    with np.errstate(invalid="ignore"):
+        apart = np.where(same, 0.0, np.abs(values - wanted))
+    apart = np.where(np.isnan(apart), np.inf, apart)
+    finite = np.abs(wanted[np.isfinite(wanted)])
+    scale = float(finite.max()) if finite.size else 0.0
+    form = FORMATS.get(dtype.name)
+    precision = form.precision if form is not None else _PRECISION[dtype.name]
+    # Sums are accumulated in float32 at best, so a wider output is no more exact than that.
+    unit = max(2.0**-precision, 2.0**-24 if dtype.name != "f64" else 0.0)
+    return Deviation(name, float(apart.max()), _SLACK * unit * max(scale, 2.0**-126), scale)
