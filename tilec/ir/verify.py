@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilec.ir.core import Kernel, Module, Op, Region, Value
+from tilec.ir.types import Flight, Free, Register, Ring, Shared, Slot, Type
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,9 @@ def _op_faults(op: Op, families: tuple[str, ...], types: tuple[type, ...]) -> li
     messages.extend(
         f"type {v.type} does not belong to the level" for v in values if type(v.type) not in types
     )
+    messages.extend(
+        f"size symbol {symbol} is left in {v.type}" for v in values for symbol in _symbols(v.type)
+    )
     try:
         inferred = list(op.infer())
     except (TypeError, ValueError) as error:
@@ -104,3 +108,12 @@ def _op_faults(op: Op, families: tuple[str, ...], types: tuple[type, ...]) -> li
         messages.append(f"results have types {found}, the operands give {inferred}")
     messages.extend(op.check())
     return messages
+
+
+def _symbols(type: Type) -> list[str]:
+    """Size symbols in the shape of a tile that has a home."""
+    if isinstance(type, Register | Flight | Shared):
+        return [extent for extent in type.shape if isinstance(extent, str)]
+    if isinstance(type, Ring | Free | Slot):
+        return [symbol for part in type.parts for symbol in _symbols(part)]
+    return []
