@@ -149,9 +149,9 @@ class Call:
         if "axis" in self.keywords:
             return self.reduce(op, None, f"{self.name}(x, axis=1)")
         x, y = self.values(2, f"{self.name}(x, y)` or `{self.name}(x, axis=1)")
-        x, y = same_dtype(self.check.report, (x, y), self.span)
+        x, y = same_dtype(self.check.report, (x, y))
         self.check.need(x, "number", f"`{self.name}`")
-        x, y = same_axes(self.check.report, (x, y), self.span)
+        x, y = same_axes(self.check.report, (x, y))
         return self.apply(op, [x, y])
 
 
@@ -240,8 +240,8 @@ def where(call: Call) -> Expr:
     """``where(condition, x, y)``: x where the condition holds, y elsewhere."""
     condition, x, y = call.values(3, "where(condition, x, y)")
     call.check.need(condition, "bool", "`where`")
-    x, y = same_dtype(call.check.report, (x, y), call.span)
-    condition, x, y = same_axes(call.check.report, (condition, x, y), call.span)
+    x, y = same_dtype(call.check.report, (x, y))
+    condition, x, y = same_axes(call.check.report, (condition, x, y))
     axes = next((axes_of(e) for e in (condition, x, y) if axes_of(e)), ())
     kind = TileType(dtype_of(x), axes) if axes else ScalarType(dtype_of(x))
     return Apply(kind, call.span, "where", (condition, x, y))

@@ -245,10 +245,10 @@ class Expressions:
         if op not in _ARITHMETIC:
             self.report.not_yet(f"`{op}`", span, "multiply, or write `exp2(y * log2(x))`")
         name, kind = _ARITHMETIC[op]
-        left, right = same_dtype(self.report, (left, right), span)
+        left, right = same_dtype(self.report, (left, right))
         for side in (left, right):
             self.need(side, kind, f"`{op}`")
-        left, right = same_axes(self.report, (left, right), span)
+        left, right = same_axes(self.report, (left, right))
         if op == "+":
             for product, other in ((right, left), (left, right)):
                 if isinstance(product, Product) and product.start is None:
@@ -286,11 +286,11 @@ class Expressions:
     def _relation(self, op: str, left: Expr, right: Expr, span: Span) -> Expr:
         if isinstance(left, Const) and isinstance(right, Const):
             return weak_const(fold_relation(op, left.value, right.value), span)
-        left, right = same_dtype(self.report, (left, right), span)
+        left, right = same_dtype(self.report, (left, right))
         if op not in ("==", "!="):
             for side in (left, right):
                 self.need(side, "number", f"`{op}`")
-        left, right = same_axes(self.report, (left, right), span)
+        left, right = same_axes(self.report, (left, right))
         kind = self.common_type(left, right)
         out = ScalarType(BOOL) if isinstance(kind, ScalarType) else TileType(BOOL, kind.axes)
         return Relation(out, span, _RELATIONS[op], left, right)
@@ -305,7 +305,7 @@ class Expressions:
             if isinstance(known, Const):
                 decides = bool(known.value) == (op == "or")
                 return Const(known.type, span, known.value) if decides else other
-        left, right = same_axes(self.report, (left, right), span)
+        left, right = same_axes(self.report, (left, right))
         return Apply(self.common_type(left, right), span, op, (left, right))
 
     def _need_bool_scalar(self, operand: Expr, op: str) -> None:
@@ -353,7 +353,7 @@ class Expressions:
                     [(side.span, f"this is {side.type}")],
                 )
         if dtype_of(left) != dtype_of(right):
-            same_dtype(self.report, (left, right), span)
+            same_dtype(self.report, (left, right))
         if dtype_of(left).name not in _PRODUCT_TYPES:
             self.report.not_yet(f"`@` of {dtype_of(left)}", span, "cast both sides to bf16 or f16")
         rows, inner = axes_of(left)

@@ -120,7 +120,7 @@ def cast_to(report: Report, expr: Expr, dtype: DType) -> Expr:
     return Cast(with_dtype(expr, dtype), expr.span, expr)
 
 
-def same_dtype(report: Report, exprs: Sequence[Expr], span: Span) -> list[Expr]:
+def same_dtype(report: Report, exprs: Sequence[Expr]) -> list[Expr]:
     """Operands of one element type; literals adapt, all else must agree."""
     strong = [e for e in exprs if not is_weak(e)]
     if not strong:
@@ -141,7 +141,7 @@ def same_dtype(report: Report, exprs: Sequence[Expr], span: Span) -> list[Expr]:
     return [fit_literal(report, e, dtype) if is_weak(e) else e for e in exprs]
 
 
-def same_axes(report: Report, exprs: Sequence[Expr], span: Span) -> list[Expr]:
+def same_axes(report: Report, exprs: Sequence[Expr]) -> list[Expr]:
     """Tiles spread to their common axes; scalars stay as they are."""
     rank = max(len(axes_of(e)) for e in exprs)
     common: list[Axis] = [Axis.static(1)] * rank
