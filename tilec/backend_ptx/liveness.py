@@ -77,6 +77,10 @@ class Liveness:
         for register in registers:
             self.conflicts[register] |= live
 
+    def _enter(self, registers: list[int], live: int) -> None:
+        """Values that are handed over together differ, needed or not: each is given its own."""
+        self._define(registers, live | bits(registers))
+
     def _region(self, region: Region, live: int) -> int:
         """Walk backwards from what is live at the end to what is live at the start."""
         for op in reversed(region.ops):
@@ -84,7 +88,7 @@ class Liveness:
                 live = self._loop(op, live)
             elif isinstance(op, ptx.If):
                 results = [r for v in op.results for r in self.at.owned(v)]
-                self._define(results, live)
+                self._enter(results, live)
                 live &= ~bits(results)
                 ends = [live | self._values(body.terminator) for body in op.regions]
                 starts = [self._region(b, e) for b, e in zip(op.regions, ends, strict=True)]
@@ -97,9 +101,9 @@ class Liveness:
 
     def _loop(self, op: ptx.Loop, live: int) -> int:
         results = [r for v in op.results for r in self.at.owned(v)]
-        self._define(results, live)
+        self._enter(results, live)
         throughout = (live & ~bits(results)) | self._outer[op]
         start = self._region(op.body, throughout | self._values(op.body.terminator))
         arguments = [r for a in op.body.args for r in self.at.owned(a)]
-        self._define(arguments, start)
+        self._enter(arguments, start)
         return throughout | (start & ~bits(arguments)) | self._values(op)
