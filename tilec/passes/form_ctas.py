@@ -37,6 +37,7 @@ from tilec.passes.frames import (
 )
 from tilec.passes.raster import constant, places, product
 from tilec.passes.refusal import refused
+from tilec.passes.simplify import tidy
 
 Uses = dict[Value[Any], list[Op]]
 
@@ -297,8 +298,7 @@ def form_ctas(kernel: Kernel, ctx: Context) -> None:
     )
     kernel.body = top
     kernel.attributes["threads"] = team.threads * team.groups
-    rewrite.remove_duplicates(top)
-    rewrite.remove_dead(top)
+    tidy(top)
 
 
 def _outer(f: Forming) -> Callable[[Op], None]:

@@ -1,0 +1,191 @@
+"""Let stores read shared memory while the kernel goes on.
+
+Two laws. A wait for stores moves down to the next write of the memory that they read: nothing in
+between can notice. And a piece of a tile may be computed after the tile is cut instead of before,
+since elementwise work and slices commute: fewer registers live at once.
+
+With two halves of the staging for each group, used in turn, a piece is written while the store of
+the piece before still reads; the wait then leaves as many stores pending as were started since
+the half was last used. Where shared memory has no room for a second half, one is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tilec.ir.core import Builder, Kernel, Op, Region, Value
+from tilec.ir.levels import cta, math
+from tilec.ir.types import Register, Scalar, Shared
+from tilec.layout.linear import LayoutError, LayoutRefusal
+from tilec.layout.shared import stripes, swizzle_of, swizzled
+from tilec.passes.base import Context, tile_pass
+from tilec.passes.place_shared import object_bytes, total_bytes
+from tilec.passes.raster import constant
+from tilec.passes.simplify import tidy
+
+HALVES = 2
+
+
+@dataclass
+class Passage:
+    """One piece on its way out: written, published, stored, waited for."""
+
+    put: cta.Put
+    store: cta.StoreTile
+    drain: cta.DrainStores
+    after: cta.Sync
+    region: Region
+
+
+def _root(view: Value[Any]) -> Value[Any]:
+    while isinstance(view.owner, cta.Window | cta.TransposeView):
+        view = view.owner.x
+    return view
+
+
+def passages(region: Region, buffer: Value[Any]) -> list[Passage]:
+    """All pieces that leave through a buffer, in text order."""
+    found: list[Passage] = []
+    ops = region.ops
+    for at, op in enumerate(ops):
+        for nested in op.regions:
+            found.extend(passages(nested, buffer))
+        if not isinstance(op, cta.Put) or _root(op.target) is not buffer:
+            continue
+        tail = [o for o in ops[at + 1 :] if o.name.startswith("cta.")]
+        kinds = [type(o) for o in tail[:5]]
+        if kinds == [cta.Publish, cta.Sync, cta.StoreTile, cta.DrainStores, cta.Sync]:
+            _, _, store, drain, after = tail[:5]
+            found.append(Passage(op, store, drain, after, region))  # type: ignore[arg-type]
+    return found
+
+
+def _users(kernel: Kernel, buffer: Value[Any]) -> list[Op]:
+    users = []
+    for op in kernel.body.walk():
+        if isinstance(op, cta.Put | cta.Get | cta.StoreTile | cta.Product | cta.Exchange) and any(
+            isinstance(v.type, Shared) and _root(v) is buffer for v in op.operands
+        ):
+            users.append(op)
+    return users
+
+
+def _pending(count: int, position: int, halves: int) -> int:
+    """Stores started since the half of this passage was last used, in the endless sequence."""
+    since = 0
+    for back in range(1, count + 1):
+        earlier = (position - back) % count
+        if earlier % halves == position % halves:
+            return since
+        since += 1
+    return 0
+
+
+def _overlap(kernel: Kernel, role: cta.Role, op: cta.Buffer, limit: int) -> int:
+    """Overlap the stores through one buffer; the halves used, 0 if its use is another."""
+    buffer = op.out
+    found = passages(role.body, buffer)
+    used = [u for p in found for u in (p.put, p.store)]
+    if not found or set(used) != set(_users(kernel, buffer)):
+        return 0
+    if len({id(p.region) for p in found}) > 1 or any(p.drain.pending for p in found):
+        return 0
+    groups = role.warps // role.group
+    room = total_bytes(kernel) + object_bytes(op) <= limit
+    halves = HALVES if room and len(found) > 1 and _double(op, groups) else 1
+    rows = int(found[0].store.x.type.shape[0])
+    body = found[0].region
+    kept: list[Op] = []
+    dropped = {o for p in found for o in (p.drain, p.after)}
+    by_put = {p.put: n for n, p in enumerate(found)}
+    by_store = {p.store: n for n, p in enumerate(found)}
+    blocks: dict[int, Value[Any]] = {}
+    for inner in body.ops:
+        if inner in dropped:
+            continue
+        if isinstance(inner, cta.Put) and inner in by_put:
+            number = by_put[inner]
+            lead = Builder(Region())
+            lead.loc = inner.loc
+            half = number % halves
+            if halves > 1 and half not in blocks:
+                blocks[half] = _block(lead, buffer, role.body.args[0], half, rows)
+            pending = _pending(len(found), number, halves)
+            lead.add(cta.DrainStores(pending=pending))
+            after = found[number].after
+            lead.add(cta.Sync(after.group, barrier=after.barrier, threads=after.threads))
+            kept.extend(lead.region.ops)
+            if halves > 1:
+                inner.target = blocks[half]
+        elif isinstance(inner, cta.StoreTile) and inner in by_store and halves > 1:
+            inner.x = blocks[by_store[inner] % halves]
+        kept.append(inner)
+    body.ops = kept
+    return halves
+
+
+def _double(op: cta.Buffer, groups: int) -> bool:
+    """Give a buffer a second block of rows for each group, if its layout allows."""
+    type = op.type
+    if not isinstance(type, Shared):
+        return False
+    try:
+        shape = stripes(type.layout)
+        if shape.contiguous_axis != 1 or shape.count != 1 or shape.rows % groups:
+            return False
+        layout = swizzled(
+            shape.rows * HALVES, shape.width, type.dtype.bits, swizzle_of(type.layout)
+        )
+    except (LayoutError, LayoutRefusal):
+        return False
+    op.type = replace(type, shape=layout.shape, layout=layout)
+    op.out.type = op.type
+    return True
+
+
+def _block(
+    builder: Builder, buffer: Value[Shared], group: Value[Scalar], half: int, rows: int
+) -> Value[Shared]:
+    two = constant(builder, HALVES)
+    block = builder.add(math.Mul(group, two)).out
+    if half:
+        block = builder.add(math.Add(block, constant(builder, half))).out
+    return builder.add(cta.Window(buffer, block, rows=rows), buffer.name).out
+
+
+def cut_first(op: Op, builder: Builder) -> list[Value[Any]] | None:
+    """slice(f(x, ...)) = f(slice(x), ...) for elementwise f."""
+    if not isinstance(op, cta.Slice) or not isinstance(op.type, Register):
+        return None
+    inner = op.x.owner
+    if not isinstance(inner, math.Elementwise | math.Cast):
+        return None
+    operands = []
+    for value in inner.operands:
+        if isinstance(value.type, Register):
+            kind = replace(op.type, dtype=value.type.dtype)
+            value = builder.add(
+                cta.Slice(value, axis=op.axis, start=op.start, type=kind), value.name
+            ).out
+        operands.append(value)
+    builder.loc = inner.loc
+    made = type(inner).from_parts(operands, inner.attributes, [], [op.type])
+    return [builder.add(made).results[0]]
+
+
+@tile_pass("overlap-stores", level="cta")
+def overlap_stores(kernel: Kernel, ctx: Context) -> None:
+    """Nothing waits for a store before the memory that it reads is needed again."""
+    ctx.rewrite(kernel.body, cut_first)
+    buffers = [op for op in kernel.body.ops if isinstance(op, cta.Buffer)]
+    for role in [op for op in kernel.body.ops if isinstance(op, cta.Role)]:
+        done = 0
+        for op in buffers:
+            halves = _overlap(kernel, role, op, ctx.target.shared_per_cta)
+            done += halves
+            if halves:
+                ctx.remark(role, f"%{op.out.name} has {halves} halves a group, used in turn")
+        if done:
+            role.body.ops.append(cta.DrainStores(pending=0))
+    tidy(kernel.body)
