@@ -113,6 +113,18 @@ def test_ops_that_differ_in_anything_or_read_memory_stay_apart(one: str, other: 
     assert len(kernel.body.ops) == 2
 
 
+def test_two_buffers_of_one_type_stay_two_and_an_unused_one_goes() -> None:
+    kernel = _kernel(
+        "%p = cta.buffer() : shared<s32, 8, #t>\n%q = cta.buffer() : shared<s32, 8, #t>\n"
+        "%r = cta.get(%p) {instruction = load} : reg<s32, 8, #r>\n"
+        "cta.put(%q, %r) {instruction = store}\n%s = cta.buffer() : shared<s32, 8, #t>",
+        "cta",
+    )
+    assert not rewrite.remove_duplicates(kernel.body)
+    assert rewrite.remove_dead(kernel.body)
+    assert _names(kernel) == ["cta.buffer", "cta.buffer", "cta.get", "cta.put"]
+
+
 def test_an_inner_region_uses_what_the_outer_has_and_siblings_share_nothing() -> None:
     loop = "flow.for(%x, %y, %y) { |%i: s32|\n%q = math.neg(%y) : s32\nINNERflow.yield()\n}\n"
     use = "tile.store(%a, %q, %i)\n"

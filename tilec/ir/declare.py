@@ -22,6 +22,8 @@ class Effects(Flag):
     """Writes memory that others may read."""
     ORDERS = auto()
     """Synchronises, waits or signals: nothing may move across it."""
+    MAKES = auto()
+    """Makes something with an identity: two equal ones are two, one that is unused may go."""
 
 
 @dataclass(frozen=True, slots=True)

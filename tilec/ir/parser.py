@@ -16,7 +16,7 @@ from tilec.layout.linear import Layout
 from tilec.source import SourceFile
 
 if TYPE_CHECKING:
-    from lark import Lark, Token, Tree
+    from lark import Lark, Token, Tree, UnexpectedInput
 
 
 class IRSyntaxError(Exception):
@@ -29,31 +29,30 @@ class IRSyntaxError(Exception):
 
 
 @cache
-def _lark() -> Lark:
+def _lark() -> tuple[Lark, type[UnexpectedInput]]:
+    """The parser, and the class of what it raises: from the wheel's tables, or the grammar."""
     try:
         from tilec.ir import _ir_parser  # type: ignore[attr-defined,unused-ignore]
     except ImportError:
-        from lark import Lark
+        from lark import Lark, UnexpectedInput
 
         grammar = Path(__file__).parents[2] / "grammar" / "ir.lark"
-        return Lark(grammar.read_text(), parser="lalr", propagate_positions=True)
+        built = Lark(grammar.read_text(), parser="lalr", propagate_positions=True)
+        return built, UnexpectedInput
     parser: Lark = _ir_parser.Lark_StandAlone(propagate_positions=True)
-    return parser
+    return parser, _ir_parser.UnexpectedInput
 
 
 def parse_module(text: str) -> Module:
     """Parse a whole dump; raises ``IRSyntaxError``."""
     import tilec.ir.levels  # noqa: F401  (registers the ops)
 
-    parser = _lark()
+    parser, unexpected = _lark()
     try:
         tree = parser.parse(text)
-    except Exception as error:
-        line, column = getattr(error, "line", None), getattr(error, "column", None)
-        if line is None or column is None:
-            raise
+    except unexpected as error:
         found = getattr(error, "token", None) or getattr(error, "char", "")
-        raise IRSyntaxError(f"unexpected {str(found)!r}", line, column) from None
+        raise IRSyntaxError(f"unexpected {str(found)!r}", error.line, error.column) from None
     return _Reader().module(tree)
 
 

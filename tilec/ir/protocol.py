@@ -56,7 +56,8 @@ class _Walk:
         """Run the role from its start to its end."""
         for state in self.region(self.role.body, [State()]):
             at_end(state, self.reports)
-        return self.reports.faults
+        order = {id(op): position for position, op in enumerate(self.role.body.walk())}
+        return sorted(self.reports.faults, key=lambda f: (order[id(f.op)], f.message))
 
     def region(self, region: Region, states: list[State]) -> list[State]:
         """Run the ops of a region on states that it may change; the states after it."""

@@ -90,6 +90,10 @@ def apply(region: Region, rule: Rule, mapping: Mapping | None = None) -> bool:
     return changed
 
 
+_REMOVABLE = Effects.READS | Effects.MAKES
+"""Effects that do not matter when nobody uses the results."""
+
+
 def remove_dead(region: Region) -> bool:
     """Remove ops without effects whose results nobody uses; True if any went."""
     live: set[Value[Any]] = set()
@@ -101,12 +105,10 @@ def remove_dead(region: Region) -> bool:
             nested_effects = any(_has_effects(r) for r in op.regions)
             needed = (
                 op.is_terminator
-                or op.effects is not Effects.PURE
+                or bool(op.effects & ~_REMOVABLE)
                 or nested_effects
                 or any(r in live for r in op.results)
             )
-            if op.effects is Effects.READS and not any(r in live for r in op.results):
-                needed = False
             if not needed:
                 gone = True
                 continue
@@ -125,7 +127,7 @@ def remove_dead(region: Region) -> bool:
 
 
 def _has_effects(region: Region) -> bool:
-    return any(op.effects & ~Effects.READS for op in region.walk())
+    return any(op.effects & ~_REMOVABLE for op in region.walk())
 
 
 def remove_duplicates(region: Region) -> bool:

@@ -110,7 +110,7 @@ class CtaCount(Op, name="cta.count"):
 # --- shared memory -----------------------------------------------------------------------------
 
 
-class MakeRing(Op, name="cta.ring"):
+class MakeRing(Op, name="cta.ring", effects=Effects.MAKES):
     """A ring of stages with a full and an empty mbarrier each.
 
     Full completes when one producer has armed it and the bytes of all parts have landed; empty
@@ -124,7 +124,7 @@ class MakeRing(Op, name="cta.ring"):
     out: Value[Ring] = result()
 
 
-class Buffer(Op, name="cta.buffer"):
+class Buffer(Op, name="cta.buffer", effects=Effects.MAKES):
     """A tile in shared memory that its users order themselves; ``offset`` as for rings."""
 
     type: Type = result_type()
@@ -132,7 +132,7 @@ class Buffer(Op, name="cta.buffer"):
     out: Value[Shared] = result()
 
 
-class Turns(Op, name="cta.turns"):
+class Turns(Op, name="cta.turns", effects=Effects.MAKES):
     """A token that the groups of one role pass round in order; group 0 has it first.
 
     Uses named barriers ``barrier`` to ``barrier + groups - 1``.
