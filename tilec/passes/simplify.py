@@ -26,6 +26,7 @@ from tilec.ir import rewrite
 from tilec.ir.core import Builder, Kernel, Op, Region, Value
 from tilec.ir.declare import Effects
 from tilec.ir.levels import flow, math, tile
+from tilec.ir.types import Scalar
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.constants import constant_value, folded
 
@@ -99,7 +100,7 @@ def hoist(region: Region) -> bool:
         for nested in op.regions:
             changed |= hoist(nested)
         if isinstance(op, flow.For | tile.ForTiles | tile.Parallel):
-            moved = _invariant(op.regions[0])
+            moved = _invariant(op.regions[0], scalars=isinstance(op, tile.Parallel))
             kept.extend(moved)
             changed |= bool(moved)
         kept.append(op)
@@ -107,12 +108,15 @@ def hoist(region: Region) -> bool:
     return changed
 
 
-def _invariant(body: Region) -> list[Op]:
+def _invariant(body: Region, *, scalars: bool) -> list[Op]:
+    """Take out what does not depend on the loop; outside a launch only scalars can live."""
     inside: set[Value[Any]] = set(body.args)
     moved: list[Op] = []
     stay: list[Op] = []
     for op in body.ops:
         movable = op.effects is Effects.PURE and not op.regions and not op.is_terminator
+        if scalars and not all(isinstance(r.type, Scalar) for r in op.results):
+            movable = False
         if movable and not any(v in inside for v in op.operands):
             moved.append(op)
             continue
