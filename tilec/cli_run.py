@@ -45,7 +45,11 @@ def run_kernel(
     inputs = trial.make_inputs(ir, sizes, given, seed)
     compiled = _compile(kernel, inputs, dump_folder) if dump_folder is not None else None
     on_gpu = where == "gpu" or (where == "auto" and gpu_available())
-    found = trial.on_gpu(kernel, ir, inputs) if on_gpu else trial.on_interpreter(ir, inputs)
+    found = (
+        trial.on_gpu(kernel, ir, inputs)
+        if on_gpu
+        else trial.on_interpreter(ir, inputs, pinned=kernel.schedule.tiles)
+    )
     reference = trial.on_interpreter(ir, inputs, choice=1, wide=True)
     rows = trial.compare(ir, found, reference)
     click.echo(_title(kernel, inputs, ir, found))
