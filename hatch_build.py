@@ -8,24 +8,12 @@ Nothing is pickled.
 
 from __future__ import annotations
 
-import io
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-
-
-def ir_tables(grammar: Path) -> str:
-    """Lark's stand-alone parser of the IR text; it needs no Lark at run time."""
-    from lark import Lark
-    from lark.tools.standalone import gen_standalone
-
-    parser = Lark(grammar.read_text(encoding="utf-8"), parser="lalr", propagate_positions=True)
-    text = io.StringIO()
-    gen_standalone(parser, out=text)
-    return text.getvalue()
 
 
 class TablesHook(BuildHookInterface):  # type: ignore[misc,type-arg,unused-ignore]
@@ -38,7 +26,8 @@ class TablesHook(BuildHookInterface):  # type: ignore[misc,type-arg,unused-ignor
         root = Path(self.root)
         sys.path.insert(0, str(root))
         try:
-            from tilec.frontend.build_tables import write_tables
+            from tilec.frontend.indent import Indentation
+            from tilec.tables import IR, TK, write_tables
         finally:
             sys.path.remove(str(root))
         self._folder = tempfile.TemporaryDirectory(prefix="tilec-tables-")
@@ -46,9 +35,8 @@ class TablesHook(BuildHookInterface):  # type: ignore[misc,type-arg,unused-ignor
             "frontend/_tk_parser.py": Path(self._folder.name) / "_tk_parser.py",
             "ir/_ir_parser.py": Path(self._folder.name) / "_ir_parser.py",
         }
-        write_tables(made["frontend/_tk_parser.py"])
-        tables = ir_tables(root / "grammar" / "ir.lark")
-        made["ir/_ir_parser.py"].write_text(tables, encoding="utf-8")
+        write_tables(TK, made["frontend/_tk_parser.py"], postlex=Indentation())
+        write_tables(IR, made["ir/_ir_parser.py"])
         for name, path in made.items():
             build_data["force_include"][str(path)] = f"tilec/{name}"
 

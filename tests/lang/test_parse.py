@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tilec import tables as grammar_tables
 from tilec.diagnostics import DiagnosticError
-from tilec.frontend import ast, build_tables
+from tilec.frontend import ast
 from tilec.frontend.indent import Indentation
 from tilec.frontend.parse import parse
 from tilec.source import SourceFile, Span
@@ -144,12 +145,12 @@ def test_line_ends_of_windows_and_continued_lines_parse() -> None:
 def test_generated_tables_give_the_same_tree(tmp_path: Path) -> None:
     import lark
 
-    build_tables.write_tables(tmp_path / "tables.py")
+    grammar_tables.write_tables(grammar_tables.TK, tmp_path / "tables.py", postlex=Indentation())
     tables: dict[str, object] = {}
     exec((tmp_path / "tables.py").read_text(), tables)
     assert tables["LARK"] == lark.__version__
     loaded = lark.Lark._load_from_dict(tables["DATA"], tables["MEMO"], postlex=Indentation())
-    built = build_tables.build_parser(postlex=Indentation())
+    built = grammar_tables.build_parser(grammar_tables.TK, postlex=Indentation())
     text = WHOLE.replace("x <<= 1 if false", "x = 1")
     assert loaded.parse(text) == built.parse(text)
 

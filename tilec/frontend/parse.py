@@ -15,9 +15,9 @@ from typing import Any
 from tilec.diagnostics import Diagnostic, DiagnosticError
 from tilec.frontend import ast
 from tilec.frontend.build_ast import AstBuilder
-from tilec.frontend.build_tables import load_parser
 from tilec.frontend.indent import BadIndentation, Indentation
 from tilec.source import SourceFile, Span
+from tilec.tables import TK, parser_of
 
 _MOST_ERRORS = 20
 
@@ -142,7 +142,7 @@ def parse(source: SourceFile) -> ast.Module:
 
 @cache
 def _parser() -> Any:
-    return load_parser(postlex=Indentation())
+    return parser_of(TK, postlex=Indentation())
 
 
 def _attempt(source: SourceFile, text: str) -> Any:

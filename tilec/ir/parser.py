@@ -6,7 +6,6 @@ Imports of Lark are made on use. Errors carry the line and column of the ``.tir`
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
@@ -14,9 +13,10 @@ from tilec.ir.core import Kernel, Loc, Module, Op, Region, Value
 from tilec.ir.types import DTYPES, DType, Scalar, Type
 from tilec.layout.linear import Layout
 from tilec.source import SourceFile
+from tilec.tables import IR, parser_of
 
 if TYPE_CHECKING:
-    from lark import Lark, Token, Tree, UnexpectedInput
+    from lark import Lark, Token, Tree
 
 
 class IRSyntaxError(Exception):
@@ -29,28 +29,20 @@ class IRSyntaxError(Exception):
 
 
 @cache
-def _lark() -> tuple[Lark, type[UnexpectedInput]]:
-    """The parser, and the class of what it raises: from the wheel's tables, or the grammar."""
-    try:
-        from tilec.ir import _ir_parser  # type: ignore[attr-defined,unused-ignore]
-    except ImportError:
-        from lark import Lark, UnexpectedInput
-
-        grammar = Path(__file__).parents[2] / "grammar" / "ir.lark"
-        built = Lark(grammar.read_text(), parser="lalr", propagate_positions=True)
-        return built, UnexpectedInput
-    parser: Lark = _ir_parser.Lark_StandAlone(propagate_positions=True)
-    return parser, _ir_parser.UnexpectedInput
+def _lark() -> Lark:
+    parser: Lark = parser_of(IR)
+    return parser
 
 
 def parse_module(text: str) -> Module:
     """Parse a whole dump; raises ``IRSyntaxError``."""
+    from lark import UnexpectedInput
+
     import tilec.ir.levels  # noqa: F401  (registers the ops)
 
-    parser, unexpected = _lark()
     try:
-        tree = parser.parse(text)
-    except unexpected as error:
+        tree = _lark().parse(text)
+    except UnexpectedInput as error:
         found = getattr(error, "token", None) or getattr(error, "char", "")
         raise IRSyntaxError(f"unexpected {str(found)!r}", error.line, error.column) from None
     return _Reader().module(tree)
