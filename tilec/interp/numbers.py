@@ -84,15 +84,16 @@ def rounded(dtype: DType, x: Data, wide: bool = False) -> Data:
         return x.astype(np.float64, copy=False)
     if dtype.name in _NATIVE:
         return x.astype(carrier(dtype), copy=False)
-    if dtype.name == "f16":
-        return x.astype(np.float16).astype(np.float32)
     if dtype.name == "bf16" and x.dtype == np.float32:
         return _bf16_from_f32(x)
-    return _round_to(x.astype(np.float64), FORMATS[dtype.name]).astype(np.float32)
+    with np.errstate(over="ignore"):  # beyond the greatest value lies infinity
+        if dtype.name == "f16":
+            return x.astype(np.float16).astype(np.float32)
+        return _round_to(x.astype(np.float64), FORMATS[dtype.name]).astype(np.float32)
 
 
 def _bf16_from_f32(x: Data) -> Data:
-    bits = np.ascontiguousarray(x).view(np.uint32)
+    bits = np.asarray(x).view(np.uint32)
     even = (bits >> np.uint32(16)) & np.uint32(1)
     raised = (bits + np.uint32(0x7FFF) + even) & np.uint32(0xFFFF0000)
     made: Data = np.where(np.isnan(x), x, raised.view(np.float32))
@@ -175,7 +176,8 @@ def decode(dtype: DType, stored: Data, wide: bool = False) -> Data:
     if dtype.name == "bf16" and stored.dtype == np.uint16:
         values = (stored.astype(np.uint32) << np.uint32(16)).view(np.float32)
     elif dtype.name in ("e4m3", "e5m2") and stored.dtype == np.uint8:
-        values = _fp8_values(dtype.name)[stored]
+        # Exact as it is; rounding would saturate an infinity that memory may well hold.
+        return np.asarray(_fp8_values(dtype.name)[stored]).astype(carrier(dtype, wide))
     elif stored.dtype.kind == "V" or stored.dtype.kind == "f":
         values = stored.astype(np.float64 if stored.dtype == np.float64 else np.float32)
     else:
@@ -184,12 +186,15 @@ def decode(dtype: DType, stored: Data, wide: bool = False) -> Data:
 
 
 def encode(dtype: DType, values: Data, into: np.dtype[Any]) -> Data:
-    """Carried values as elements of an array with NumPy type ``into``; inverse of ``decode``."""
+    """Carried values as elements of an array with NumPy type ``into``; inverse of ``decode``.
+
+    Values in a float32 carrier are of the type already; others are rounded to it.
+    """
     if not dtype.is_float or into.kind not in "u":
         return values.astype(into)
-    exact = rounded(dtype, values)
+    exact = values if values.dtype == np.float32 else rounded(dtype, values)
     if dtype.name == "bf16":
-        return (np.ascontiguousarray(exact).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+        return (exact.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
     table = _fp8_values(dtype.name)
     finite = 0x7F if dtype.name == "e4m3" else 0x7C
     codes = np.searchsorted(table[:finite], np.abs(exact)).astype(np.uint8)
