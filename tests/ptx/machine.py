@@ -85,7 +85,9 @@ def _meaning(
             held = len(inputs) == 1 or inputs[1][0]
             start = inputs[0][0] + op.offset
             count = op.out.type.count
-            return [[read(memory, start + 4 * i) if held else op.otherwise for i in range(count)]]
+            return [
+                [read(memory, start + 4 * i) if held else int(op.otherwise) for i in range(count)]
+            ]
         case ptx.Store():
             if len(inputs) == 2 or inputs[2][0]:
                 for i, word in enumerate(inputs[1]):

@@ -16,6 +16,7 @@ from tests.ptx.machine import run_text, run_values
 from tests.ptx.programs import BYTES, Maker
 from tilec.backend_ptx import registers
 from tilec.backend_ptx.emit import emit
+from tilec.backend_ptx.liveness import Program
 from tilec.backend_ptx.registers import PlacementError, allocate, assign, place_copies
 from tilec.ir.core import Module
 from tilec.ir.levels import ptx
@@ -34,7 +35,7 @@ def memories(module: Module) -> tuple[bytearray, bytearray]:
     return by_value, by_text
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_random_programs_mean_the_same_with_registers(random: Random) -> None:
     module = Maker(random).module()
@@ -47,7 +48,7 @@ def test_the_comparison_notices_when_registers_are_shared_blindly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Blind:
-        def __init__(self, program: registers.Program) -> None:
+        def __init__(self, program: Program) -> None:
             self.conflicts = [0] * len(program.at.kinds)
 
     monkeypatch.setattr(registers, "Liveness", Blind)
