@@ -14,6 +14,7 @@ from tests.ptx.assemblers import assemble_cleanly
 from tilec.backend_ptx.emit import emit
 from tilec.backend_ptx.registers import place_copies
 from tilec.ir.parser import parse_module
+from tilec.ir.printer import module_text
 from tilec.ir.verify import verify
 
 FOLDER = Path(__file__).parent
@@ -38,6 +39,18 @@ def test_the_text_is_the_golden_one(name: str, golden: Callable[[Path, str], Non
 @pytest.mark.parametrize("name", CASES)
 def test_ptxas_takes_it_without_loss(name: str) -> None:
     assemble_cleanly(compiled(name))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_dump_taken_after_place_copies_resumes_to_the_same_text(name: str) -> None:
+    module = parse_module((FOLDER / f"{name}.tir").read_text(encoding="utf-8"))
+    for kernel in module.kernels:
+        place_copies(kernel)
+    resumed = parse_module(module_text(module))
+    for kernel in resumed.kernels:
+        place_copies(kernel)
+    assert module_text(resumed) == module_text(module)
+    assert emit(resumed) == emit(module)
 
 
 @pytest.mark.parametrize("name", CASES)

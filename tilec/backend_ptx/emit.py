@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from tilec.backend_ptx.parameters import parameters
 from tilec.backend_ptx.registers import PREFIXES, allocate
-from tilec.backend_ptx.steps import Step, is_silent
+from tilec.backend_ptx.steps import Step, is_silent, walk
 from tilec.backend_ptx.templates import DONE
 from tilec.ir.core import Kernel, Loc, Module, Op, Region
 from tilec.ir.levels import ptx
@@ -67,7 +67,7 @@ class _Writer:
         # Without a known thread count ptxas ignores setmaxnreg (C7508), and registers a thread at
         # entry follow from one CTA an SM.
         limits = f".maxntid {self.entry.attributes['threads']},1,1"
-        if any(isinstance(op, ptx.SetMaxRegisters) for op in self.entry.body.walk()):
+        if any(isinstance(op, ptx.SetMaxRegisters) for op in walk(self.entry.body)):
             limits += " .minnctapersm 1"
         opening = f"(\n{listed}\n)" if listed else "()"
         return [f".visible .entry {self.entry.name}{opening} {limits}", "{"]
@@ -75,7 +75,7 @@ class _Writer:
     def _declarations(self) -> list[str]:
         counts = self.registers.counts
         lines = [f"  .reg .{k} {PREFIXES[k]}<{n}>;" for k, n in counts.items() if n]
-        if any(isinstance(op, ptx.MbarrierWait) for op in self.entry.body.walk()):
+        if any(isinstance(op, ptx.MbarrierWait) for op in walk(self.entry.body)):
             lines.insert(0, f"  .reg .pred {DONE};")
         return lines
 

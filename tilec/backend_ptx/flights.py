@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import zip_longest
 
-from tilec.backend_ptx.liveness import Program, bits
-from tilec.backend_ptx.steps import Step
+from tilec.backend_ptx.liveness import Program
+from tilec.backend_ptx.steps import bodies, walk
 from tilec.ir.core import Op, Region
 from tilec.ir.levels import ptx
+
+Shared = Callable[[Iterable[int]], int]
 
 Group = tuple[int, int]
 """Accumulators and A registers that one group of products uses."""
@@ -35,23 +37,18 @@ def _either(a: State, b: State) -> State:
     return tuple((x[0] | y[0], x[1] | y[1]) for x, y in pairs)[::-1]
 
 
-def check_flights(
-    program: Program, find: Callable[[int], int], error: Callable[[str], Exception]
-) -> None:
-    """Raise ``error`` at the first op that touches registers in flight."""
-    if any(isinstance(op, ptx.Wgmma) for op in program.kernel.body.walk()):
-        _Flights(program, find, error).region(program.kernel.body, _NONE)
+def check_flights(program: Program, shared: Shared, error: Callable[[str], Exception]) -> None:
+    """Raise ``error`` at the first op that touches registers in flight.
+
+    ``shared`` gives the set of all registers that share with one of some registers.
+    """
+    if any(isinstance(op, ptx.Wgmma) for op in walk(program.kernel.body)):
+        _Flights(program, shared, error).region(program.kernel.body, _NONE)
 
 
 class _Flights:
-    def __init__(
-        self, program: Program, find: Callable[[int], int], error: Callable[[str], Exception]
-    ) -> None:
-        self.program, self.error = program, error
-        self.shared = [find(register) for register in range(len(program.at.kinds))]
-
-    def names(self, registers: Iterable[int]) -> int:
-        return bits(self.shared[register] for register in registers)
+    def __init__(self, program: Program, shared: Shared, error: Callable[[str], Exception]) -> None:
+        self.program, self.shared, self.error = program, shared, error
 
     def region(self, region: Region, state: State) -> State:
         for op in region.ops:
@@ -61,7 +58,7 @@ class _Flights:
                     entry, end = joined, self.region(op.body, joined)
                 state = end
             elif isinstance(op, ptx.If):
-                ends = [self.region(body, state) for body in op.regions]
+                ends = [self.region(body, state) for body in bodies(op)]
                 state = _either(ends[0], ends[1])
             elif not op.is_terminator:
                 state = self.straight(op, state)
@@ -75,26 +72,22 @@ class _Flights:
             return (*state, (0, 0))
         if state == _NONE and not isinstance(op, ptx.Wgmma):
             return state
-        for step in self.program.steps(op):
-            self.touch(op, step, state)
+        self.touch(op, state)
         if isinstance(op, ptx.Wgmma):
-            # A descriptor is read at issue; only A held in registers stays in use.
-            in_registers = op.a.type.kind != "b64"
-            outs = self.program.at.owned(op.out)
-            a = self.program.at.owned(op.a) if in_registers else ()
+            outs, a = self.program.at.owned(op.out), self.program.at.owned(op.a)
             *closed_groups, (written, read) = state
-            return (*closed_groups, (written | self.names(outs), read | self.names(a)))
+            return (*closed_groups, (written | self.shared(outs), read | self.shared(a)))
         return state
 
-    def touch(self, op: Op, step: Step, state: State) -> None:
-        in_flight = [0, 0]
+    def touch(self, op: Op, state: State) -> None:
+        flying, feeding = 0, 0
         for written, read in state:
-            in_flight = [in_flight[0] | written, in_flight[1] | read]
-        reads, writes = self.names(step.reads()), self.names(step.writes)
-        what = ""
-        if writes & in_flight[1] or (isinstance(op, ptx.Copy) and reads & in_flight[1]):
-            what = "A registers"
-        elif not isinstance(op, ptx.Wgmma) and (reads | writes) & in_flight[0]:
-            what = "an accumulator"
-        if what:
-            raise self.error(f"{what} in flight would be touched before the wait by {op!r}")
+            flying, feeding = flying | written, feeding | read
+        for reads, writes, _ in self.program.touched(op):
+            what = ""
+            if writes & feeding or (isinstance(op, ptx.Copy) and reads & feeding):
+                what = "A registers"
+            elif not isinstance(op, ptx.Wgmma) and (reads | writes) & flying:
+                what = "an accumulator"
+            if what:
+                raise self.error(f"{what} in flight would be touched before the wait by {op!r}")

@@ -10,32 +10,47 @@ Never: knows why two values would like to share a register.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import reduce
-from operator import or_
 
-from tilec.backend_ptx.steps import Registers, Step, steps_of
+from tilec.backend_ptx.steps import Registers, Step, bodies, steps_of
 from tilec.ir.core import Kernel, Op, Region
 from tilec.ir.levels import ptx
 
 
 def bits(registers: Iterable[int]) -> int:
     """The set as an integer."""
-    return reduce(or_, (1 << register for register in registers), 0)
+    found = 0
+    for register in registers:
+        found |= 1 << register
+    return found
 
 
 class Program:
-    """A kernel's registers and steps, expanded once."""
+    """A kernel's registers and steps, expanded once, with what each step touches."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.at = Registers(kernel)
         self._steps: dict[Op, list[Step]] = {}
+        self._touched: dict[Op, list[tuple[int, int, int]]] = {}
 
     def steps(self, op: Op) -> list[Step]:
         """The steps of a straight-line op."""
         if op not in self._steps:
             self._steps[op] = steps_of(op, self.at)
         return self._steps[op]
+
+    def touched(self, op: Op) -> list[tuple[int, int, int]]:
+        """For each step the registers read, written, and read after writing has begun."""
+        if op not in self._touched:
+            self._touched[op] = [
+                (bits(step.reads()), bits(step.writes), bits(step.late)) for step in self.steps(op)
+            ]
+        return self._touched[op]
+
+    def changed(self, op: Op) -> None:
+        """Note that an op has other operands than before."""
+        self._steps.pop(op, None)
+        self._touched.pop(op, None)
 
 
 class Liveness:
@@ -58,7 +73,7 @@ class Liveness:
         for op in region.ops:
             if isinstance(op, ptx.Loop | ptx.If):
                 inner_reads = inner_writes = 0
-                for nested in op.regions:
+                for nested in bodies(op):
                     r, w = self._find_outer(nested)
                     inner_reads |= r
                     inner_writes |= w | bits(x for a in nested.args for x in self.at.owned(a))
@@ -68,9 +83,9 @@ class Liveness:
             elif op.is_terminator:
                 reads |= self._values(op)
             else:
-                for step in self.program.steps(op):
-                    reads |= bits(step.reads())
-                    writes |= bits(step.writes)
+                for read, written, _ in self.program.touched(op):
+                    reads |= read
+                    writes |= written
         return reads, writes
 
     def _define(self, registers: Iterable[int], live: int) -> None:
@@ -90,13 +105,16 @@ class Liveness:
                 results = [r for v in op.results for r in self.at.owned(v)]
                 self._enter(results, live)
                 live &= ~bits(results)
-                ends = [live | self._values(body.terminator) for body in op.regions]
-                starts = [self._region(b, e) for b, e in zip(op.regions, ends, strict=True)]
+                ends = [live | self._values(body.terminator) for body in bodies(op)]
+                starts = [self._region(b, e) for b, e in zip(bodies(op), ends, strict=True)]
                 live = starts[0] | starts[1] | bits(self.at.owned(op.condition))
             elif not op.is_terminator:
-                for step in reversed(self.program.steps(op)):
-                    self._define(step.writes, live | bits(step.late))
-                    live = (live & ~bits(step.writes)) | bits(step.reads())
+                steps, touched = self.program.steps(op), self.program.touched(op)
+                for step, (read, written, late) in zip(
+                    reversed(steps), reversed(touched), strict=True
+                ):
+                    self._define(step.writes, live | late)
+                    live = (live & ~written) | read
         return live
 
     def _loop(self, op: ptx.Loop, live: int) -> int:

@@ -16,14 +16,14 @@ Never: spills, or splits a value.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from tilec.backend_ptx import templates  # noqa: F401  (registers the templates)
 from tilec.backend_ptx.flights import check_flights
 from tilec.backend_ptx.liveness import Liveness, Program
-from tilec.backend_ptx.steps import Piece, Registers
+from tilec.backend_ptx.steps import Piece, Registers, bodies, walk
 from tilec.ir.core import Kernel, Op, Region, Value
 from tilec.ir.levels import ptx
 
@@ -69,27 +69,27 @@ def _ties(region: Region) -> Iterator[Tie]:
                 yield Tie(last, index + 1, argument, op.body, last, 1)
                 yield Tie(op, index, argument, region, op, 2)
         elif isinstance(op, ptx.If):
-            for body in op.regions:
+            for body in bodies(op):
                 for index, result in enumerate(op.out):
                     yield Tie(body.ops[-1], index, result, body, body.ops[-1], 3)
-        for nested in op.regions:
+        for nested in bodies(op):
             yield from _ties(nested)
 
 
 class Sharing:
     """Classes of registers that share, grown tie by tie."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.program = Program(kernel)
+    def __init__(self, program: Program) -> None:
+        self.program, body = program, program.kernel.body
         self.at = self.program.at
         self.parent = list(range(len(self.at.kinds)))
         self.members = [1 << register for register in self.parent]
         self.conflicts = Liveness(self.program).conflicts
-        for op in kernel.body.walk():
+        for op in walk(body):
             if isinstance(op, ptx.Loop):
                 for argument, final in zip(op.body.args, op.finals, strict=True):
                     self._unite_all(self.at(final), self.at(argument))
-        ties = sorted(_ties(kernel.body), key=lambda tie: tie.order)
+        ties = sorted(_ties(body), key=lambda tie: tie.order)
         self.failing = [tie for tie in ties if not self._satisfy(tie)]
 
     def find(self, register: int) -> int:
@@ -98,6 +98,13 @@ class Sharing:
             self.parent[register] = self.parent[self.parent[register]]
             register = self.parent[register]
         return register
+
+    def shared(self, registers: Iterable[int]) -> int:
+        """All registers that share with one of these."""
+        found = 0
+        for register in registers:
+            found |= self.members[self.find(register)]
+        return found
 
     def _unite_all(self, first: list[Piece], second: list[Piece]) -> bool:
         return all(self._unite(a, b) for a, b in zip(first, second, strict=True))
@@ -134,12 +141,13 @@ def place_copies(kernel: Kernel) -> None:
     Raises ``PlacementError`` where only a copy of registers in flight would do.
     """
     _free_conditions(kernel.body, Registers(kernel))
+    program = Program(kernel)
     # A value exchanged with another needs a second copy, and each round may meet ties that an
     # earlier one hid; the depth of nested loops bounds them.
     for _ in range(16):
-        sharing = Sharing(kernel)
+        sharing = Sharing(program)
         if not sharing.failing:
-            check_flights(sharing.program, sharing.find, PlacementError)
+            check_flights(program, sharing.shared, PlacementError)
             return
         _insert(sharing)
     raise PlacementError(f"{kernel.name}: copies do not settle at {sharing.failing[0].user!r}")
@@ -148,7 +156,7 @@ def place_copies(kernel: Kernel) -> None:
 def _free_conditions(region: Region, at: Registers) -> None:
     """A loop that goes on while one of its own arguments holds tests a copy of it."""
     for op in region.ops:
-        for nested in op.regions:
+        for nested in bodies(op):
             _free_conditions(nested, at)
         if isinstance(op, ptx.Loop):
             last = op.body.ops[-1]
@@ -171,6 +179,8 @@ def _insert(sharing: Sharing) -> None:
         for tie, copy in zip(ties, copies, strict=True):
             copy.loc, copy.out.name = anchor.loc, tie.source.name
             _set_operand(tie.user, tie.position, copy.out)
+            sharing.at.fresh([copy.out])
+            sharing.program.changed(tie.user)
         place = region.ops.index(anchor)
         if isinstance(anchor, ptx.WgmmaWait):
             raise PlacementError(f"registers in flight are needed apart from their wait: {anchor}")
@@ -218,7 +228,7 @@ class Assignment:
 
 def allocate(kernel: Kernel) -> Assignment:
     """Name the registers, numbered by kind in order of first appearance."""
-    sharing = Sharing(kernel)
+    sharing = Sharing(Program(kernel))
     if sharing.failing:
         tie = sharing.failing[0]
         raise PlacementError(f"{tie.target!r} cannot share registers with {tie.source!r}")

@@ -13,7 +13,7 @@ Never: decides which values share a register (``registers``), or writes control 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from tilec.backend_ptx.parameters import parameters
@@ -41,6 +41,27 @@ class Step(NamedTuple):
         """The registers read."""
         named = {piece for piece in self.text if isinstance(piece, int)}
         return named.difference(self.writes).union(self.holds)
+
+
+_BODIES: dict[type[Op], Callable[[Any], tuple[Region, ...]]] = {
+    ptx.Loop: lambda op: (op.body,),
+    ptx.If: lambda op: (op.then, op.otherwise),
+    ptx.Weave: lambda op: (op.body,),
+}
+
+
+def bodies(op: Op) -> tuple[Region, ...]:
+    """The regions of an op."""
+    found = _BODIES.get(type(op))
+    return found(op) if found else ()
+
+
+def walk(region: Region) -> Iterator[Op]:
+    """All ops in text order."""
+    for op in region.ops:
+        yield op
+        for nested in bodies(op):
+            yield from walk(nested)
 
 
 def literal(kind: str, value: float | int | bool) -> str:
@@ -77,7 +98,8 @@ class Registers:
         self._labels[stem] = number + 1
         return number
 
-    def _fresh(self, values: Iterable[Value[Any]]) -> None:
+    def fresh(self, values: Iterable[Value[Any]]) -> None:
+        """Give values registers of their own."""
         for value in values:
             if isinstance(value.type, Bits):
                 first = len(self.kinds)
@@ -85,14 +107,14 @@ class Registers:
                 self.pieces[value] = list(range(first, len(self.kinds)))
 
     def _number(self, region: Region) -> None:
-        self._fresh(region.args)
+        self.fresh(region.args)
         for op in region.ops:
-            for nested in op.regions:
+            for nested in bodies(op):
                 self._number(nested)
             rename = _RENAMES.get(type(op))
             named = rename(op, self.pieces) if rename else None
             if named is None:
-                self._fresh(op.results)
+                self.fresh(op.results)
             else:
                 self.pieces.update(zip(op.results, named, strict=True))
 
