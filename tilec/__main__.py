@@ -1,0 +1,5 @@
+"""``python -m tilec`` is the command line."""
+
+from tilec.cli import main
+
+main()
