@@ -42,14 +42,16 @@ def test_every_type_belongs_to_a_level() -> None:
     assert set(Type.registry.values()) == admitted
 
 
-def test_the_page_on_the_text_form_shows_texts_that_parse() -> None:
+def test_the_page_on_the_text_form_shows_valid_texts() -> None:
     from tilec.ir.parser import parse_module
     from tilec.ir.printer import module_text
+    from tilec.ir.verify import verify
 
     blocks = _blocks(DOCS / "ir.md")
     assert blocks
     for block in blocks:
         module = parse_module(block)
+        verify(module)
         assert module_text(parse_module(module_text(module))) == module_text(module)
 
 
