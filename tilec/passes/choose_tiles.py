@@ -1,0 +1,381 @@
+"""Choose what the schedule leaves open: tile sizes, stages, warpgroups, raster, vectors.
+
+Products: candidates of 64 rows a warpgroup are ranked by ``costs``; a ring takes what shared memory
+holds beside the staging. Without products a kernel moves memory, so a tile is what keeps enough
+16-byte accesses in flight: rows that are needed whole stay in registers, a few warps to a row, and
+elementwise tiles give each thread four vectors.
+
+An axis along which nothing is combined may be cut anywhere, so its size has no meaning and may be
+any number from 1; every other size is a multiple of 16, as the language promises. A pinned size is
+taken as it is. Sizes that are not known at compile time come from ``Facts.extents`` as upper
+bounds; what must be resident and has no bound is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tilec.ir import rewrite
+from tilec.ir.core import Kernel, Op
+from tilec.ir.declare import Refused
+from tilec.ir.levels import math, tile
+from tilec.ir.types import Extent, Index, Tile
+from tilec.passes.apply_tiles import is_symbol
+from tilec.passes.axes import Axes, AxisClass
+from tilec.passes.base import Context, tile_pass
+from tilec.passes.costs import Shape, launch_cycles
+from tilec.passes.form_products import PRODUCT_BITS, feeds_only_products, source_of
+from tilec.passes.frames import (
+    ELEMENTS_PER_THREAD,
+    PRODUCT_ROWS,
+    WARPGROUP_WARPS,
+    access_vector,
+    warps_per_row,
+)
+from tilec.passes.mapping import map_refusal, tile_axes
+from tilec.passes.refusal import refused
+
+WARP = 32
+COLUMNS = (16, 32, 64, 128, 256)
+SINGLE_COLUMNS = 128
+"""Columns of a tile whose operands the warps bring themselves: leaves registers for the copies."""
+DEPTH_BYTES = 128
+"""Bytes of K in a stage: one swizzle span, the widest that TMA and wgmma share."""
+STAGES = (2, 8)
+"""Fewest and most stages of a ring; more than eight hide nothing further."""
+GROUP = 16
+"""Rows of tiles that neighbouring CTAs share in L2; 8 to 32 measured alike."""
+REGISTERS = {2: (24, 240), 3: (32, 160)}
+"""Producer's and consumers' registers by warpgroups: together they fill the register file."""
+RESIDENT_ELEMENTS = 64
+"""Most elements of a row in one thread: with two copies of it the registers are full."""
+ROW_WARPS = 16
+"""Most warps of a row: at 512 threads each has 128 registers."""
+VECTORS_IN_FLIGHT = 4
+MULTIPLE = 16
+
+
+class Chooser:
+    """The open choices of one kernel."""
+
+    def __init__(self, kernel: Kernel, ctx: Context) -> None:
+        self.kernel, self.ctx = kernel, ctx
+        self.axes = Axes(kernel.body)
+        self.uses = rewrite.uses(kernel.body)
+        self.sizes: dict[str, int] = {f"${n}": s for n, s in ctx.schedule.tiles}
+        self.schedule = replace(ctx.schedule)
+
+    # -- what is known -------------------------------------------------------------------------
+
+    def bound(self, axis: AxisClass | None) -> int | None:
+        """The upper bound of the extent that a class runs over."""
+        if axis is None:
+            return 1
+        if axis.index is None:
+            return axis.size if isinstance(axis.size, int) else None
+        extent = axis.index.type.extent
+        return extent if isinstance(extent, int) else self.ctx.facts.extent(extent)
+
+    def size(self, extent: Extent) -> int | None:
+        """A size that is pinned, static or chosen already."""
+        return extent if isinstance(extent, int) else self.sizes.get(extent)
+
+    def choose(self, extent: Extent, size: int) -> None:
+        """Settle a size symbol that is still open."""
+        if is_symbol(extent):
+            self.sizes.setdefault(str(extent), size)
+
+    def set(self, **choices: Any) -> None:
+        """Settle schedule fields that are still open."""
+        open_fields = {
+            key: value
+            for key, value in choices.items()
+            if getattr(self.schedule, key) in (None, ())
+        }
+        self.schedule = replace(self.schedule, **open_fields)
+
+    def class_of(self, symbol: Extent) -> AxisClass | None:
+        """The class that a size symbol belongs to."""
+        for op in self.kernel.body.walk():
+            values = [*op.results, *(a for r in op.regions for a in r.args)]
+            for value in values:
+                if isinstance(value.type, Index) and value.type.size == symbol:
+                    return self.axes.of(value, 0)
+        return None
+
+    def symbols(self) -> list[str]:
+        """Size symbols of the kernel, in text order."""
+        found: dict[str, None] = {}
+        for op in self.kernel.body.walk():
+            for value in (*op.results, *(a for r in op.regions for a in r.args)):
+                if isinstance(value.type, Index) and is_symbol(value.type.size):
+                    found.setdefault(str(value.type.size))
+                if isinstance(value.type, Tile):
+                    found.update(dict.fromkeys(str(s) for s in value.type.shape if is_symbol(s)))
+        return list(found)
+
+    def combined(self, axis: AxisClass) -> bool:
+        """Whether some op combines elements along a class."""
+        for op in self.kernel.body.walk():
+            if isinstance(op, math.Reduce) and self.axes.of(op.x, op.axis) is axis:
+                return True
+            if isinstance(op, tile.Dot) and axis in self.axes.all_of(op.a) + self.axes.all_of(op.b):
+                return True
+        return False
+
+    # -- products ------------------------------------------------------------------------------
+
+    def mapped(self, dots: list[tile.Dot]) -> bool:
+        """Whether TMA brings every operand."""
+        for op in dots:
+            for operand in (op.a, op.b):
+                load = source_of(operand)[0].owner
+                if not isinstance(load, tile.Load):
+                    return False
+                reason = map_refusal(self.ctx, load.array, tile_axes(load.subscripts))
+                if load.array.type.dtype.bits not in PRODUCT_BITS:
+                    raise refused(
+                        op, f"products of {load.array.type.dtype} are not in this version"
+                    )
+                if reason is not None or not feeds_only_products(load.out, self.uses):
+                    return False
+        return True
+
+    def products(self, dots: list[tile.Dot]) -> None:
+        """Tile, ring and roles of a kernel with products."""
+        main = dots[0]
+        rows, columns = self.axes.of(main.out, 0), self.axes.of(main.out, 1)
+        deep = self.axes.of(main.a, 1)
+        element = main.a.type.dtype.bytes
+        accumulators = len({op.acc for op in dots})
+        mapped = self.mapped(dots)
+        extents = (self.bound(rows), self.bound(columns), self.bound(deep))
+        best = min(
+            self.candidates(rows, columns, deep, element, mapped, accumulators),
+            key=lambda s: launch_cycles(self.ctx.target, s, element, extents, 1),
+            default=None,
+        )
+        if best is None:
+            raise refused(main, "no tile fits what is pinned: rows are 64 for each warpgroup")
+        for axis, size in ((rows, best.rows), (columns, best.columns), (deep, best.depth)):
+            if axis is not None:
+                self.settle(axis, size)
+        self.set(warpgroups=best.warpgroups)
+        tiles = self.tiles(rows, best.rows, columns, best.columns)
+        many = tiles is None or tiles > self.ctx.target.sms
+        self.set(group=GROUP, persistent=many)
+        if mapped:
+            self.set(stages=self.stages(best, element, extents[2]))
+            self.set(registers=REGISTERS.get(self.schedule.warpgroups or 0, ()))
+        self.ctx.remark(
+            main,
+            f"tiles of {best.rows} x {best.columns} x {best.depth}, {best.warpgroups} warpgroups: "
+            f"least cycles of the candidates over {self.ctx.target.sms} SMs",
+            mapped=mapped,
+        )
+
+    def settle(self, axis: AxisClass, size: int) -> None:
+        """Give a size to every symbol of a class."""
+        for value, place in axis.members:
+            extent = value.type.shape[place] if isinstance(value.type, Tile) else value.type.size
+            self.choose(extent, size)
+
+    def tiles(
+        self, rows: AxisClass | None, height: int, columns: AxisClass | None, width: int
+    ) -> int | None:
+        """Tiles of a launch, if its extents are bounded and nothing is beside them."""
+        m, n = self.bound(rows), self.bound(columns)
+        loops = [op for op in self.kernel.body.ops if isinstance(op, tile.Parallel)]
+        if m is None or n is None or any(len(op.sizes) > 2 for op in loops):
+            return None
+        return -(-m // height) * -(-n // width)
+
+    def candidates(
+        self,
+        rows: AxisClass | None,
+        columns: AxisClass | None,
+        deep: AxisClass | None,
+        element: int,
+        mapped: bool,
+        accumulators: int,
+    ) -> list[Shape]:
+        """Tile shapes that honour the pins, register and shared memory limits."""
+        if rows is None or columns is None or deep is None:
+            raise Refused("a product along an axis of extent one is not tiled in this version")
+        pinned = [self.pinned(axis) for axis in (rows, columns, deep)]
+        groups = (self.schedule.warpgroups,) if self.schedule.warpgroups else (1, 2)
+        heights = [
+            (PRODUCT_ROWS * w, w)
+            for w in (groups if mapped else groups if self.schedule.warpgroups else (1,))
+        ]
+        if pinned[0] is not None and pinned[0] % PRODUCT_ROWS == 0:
+            heights = [(pinned[0], pinned[0] // PRODUCT_ROWS)]
+        elif pinned[0] is not None:
+            heights = []
+        most = max(COLUMNS) if mapped else SINGLE_COLUMNS
+        widths = [pinned[1]] if pinned[1] else [c for c in COLUMNS if c <= most // accumulators]
+        depth = pinned[2] or DEPTH_BYTES // element
+        shapes = [Shape(h, w, depth, g) for h, g in heights for w in widths]
+        return [s for s in shapes if self.fits(s, element)]
+
+    def pinned(self, axis: AxisClass) -> int | None:
+        """The size that a class already has."""
+        for value, place in axis.members:
+            extent = value.type.shape[place] if isinstance(value.type, Tile) else value.type.size
+            size = self.size(extent)
+            if size is not None:
+                return size
+        return None
+
+    def fits(self, shape: Shape, element: int) -> bool:
+        """Whether the fewest stages and the staging fit shared memory."""
+        least = self.schedule.stages or STAGES[0]
+        return self.room(shape, element) >= least * shape.stage_bytes(element)
+
+    def room(self, shape: Shape, element: int) -> int:
+        """Bytes for the ring: all but two staging halves and the barriers."""
+        staging = 2 * shape.rows * min(shape.columns * 2, DEPTH_BYTES)
+        return self.ctx.target.shared_per_cta - staging - 1024
+
+    def stages(self, shape: Shape, element: int, deep: int | None) -> int:
+        """As many stages as fit, but no more than rounds of K or than hide anything."""
+        fits = self.room(shape, element) // shape.stage_bytes(element)
+        rounds = STAGES[1] if deep is None else -(-deep // shape.depth)
+        # Three stages of the widest tile were measured faster than four (tighter reuse in L2).
+        cap = 3 if shape.stage_bytes(element) * 4 > self.ctx.target.shared_per_cta * 3 // 4 else 8
+        return max(STAGES[0], min(fits, rounds, cap, STAGES[1]))
+
+    # -- no products ---------------------------------------------------------------------------
+
+    def resident(self) -> list[AxisClass]:
+        """Classes whose whole extent a tile holds (``:`` of an axis known at launch only)."""
+        found: dict[AxisClass, None] = {}
+        for op in self.kernel.body.walk():
+            if isinstance(op, tile.Whole):
+                axis = self.axes.of(op.out, 0)
+                if axis is not None:
+                    found.setdefault(axis)
+        return list(found)
+
+    def rows(self, whole: AxisClass, at: Op) -> None:
+        """A resident row axis: its size class, warps, and how many rows a CTA takes."""
+        bound = self.bound(whole)
+        if bound is None:
+            raise refused(
+                at,
+                f"`:` holds all of {whole.name} in registers, so its length needs a bound: give "
+                f"it at the launch or by --shape {whole.name.lstrip('$')}=...",
+            )
+        vector = access_vector(self.ctx, self.axes, self.kernel.body, whole)
+        most = ROW_WARPS
+        if self.schedule.warpgroups:
+            most = WARPGROUP_WARPS * self.schedule.warpgroups
+        warps = warps_per_row(bound, most)
+        grain = WARP * warps * vector
+        size = -(-max(bound, 1) // grain) * grain
+        pinned = self.pinned(whole)
+        size = pinned or size
+        held = size // (WARP * warps)
+        if held > RESIDENT_ELEMENTS:
+            raise refused(
+                at,
+                f"a row of {bound} elements does not fit the registers of {most * WARP} threads "
+                f"({RESIDENT_ELEMENTS} each, {RESIDENT_ELEMENTS * WARP * most} in all)",
+            )
+        self.settle(whole, size)
+        total = max(WARPGROUP_WARPS, warps)
+        self.set(warpgroups=total // WARPGROUP_WARPS)
+        teams = WARPGROUP_WARPS * (self.schedule.warpgroups or 1) // warps
+        several = 1
+        while several * 2 * held <= ELEMENTS_PER_THREAD and several < MULTIPLE:
+            several *= 2
+        self.others([whole], teams * several)
+        self.ctx.remark(
+            at,
+            f"rows of up to {size} stay in registers: {warps} warps a row, {held} elements a "
+            f"thread, {teams * several} rows a CTA",
+        )
+
+    def others(self, done: list[AxisClass], rows: int) -> None:
+        """Sizes of the classes beside a resident one: cut freely where nothing is combined."""
+        first = True
+        for symbol in self.symbols():
+            axis = self.class_of(symbol)
+            if axis is None or axis in done or symbol in self.sizes:
+                continue
+            if self.combined(axis):
+                self.choose(symbol, MULTIPLE)
+            else:
+                self.choose(symbol, rows if first else 1)
+                first = False
+
+    def elementwise(self) -> None:
+        """Tiles that give each thread four vectors along memory."""
+        open_symbols = [s for s in self.symbols() if s not in self.sizes]
+        axes = [a for a in (self.class_of(s) for s in open_symbols) if a is not None]
+        if not axes:
+            return
+        vectors = {a: access_vector(self.ctx, self.axes, self.kernel.body, a) for a in axes}
+        # Where vectors are widest memory is contiguous; without a promise, the last axis is.
+        along = max(reversed(axes), key=lambda a: vectors[a])
+        threads = WARP * WARPGROUP_WARPS * (self.schedule.warpgroups or 1)
+        self.set(warpgroups=1)
+        most = threads * max(vectors[along], 2) * VECTORS_IN_FLIGHT
+        bound = self.bound(along)
+        width = MULTIPLE
+        across = 1 if len(axes) == 1 else MULTIPLE
+        while width * 2 * across <= most and (bound is None or width < bound):
+            width *= 2
+        self.settle(along, width)
+        left = max(1, most // width)
+        for axis in axes:
+            if axis is along or self.pinned(axis) is not None:
+                continue
+            free = not self.combined(axis)
+            size = left if left >= MULTIPLE or free else MULTIPLE
+            self.settle(axis, size)
+            left = 1
+        self.ctx.remark(
+            None,
+            f"tiles of {width} along {along.name}, {vectors[along]} elements an access: "
+            f"{VECTORS_IN_FLIGHT} accesses in flight a thread",
+        )
+
+    def run(self) -> None:
+        """Choose everything, and record it in the kernel."""
+        dots = [op for op in self.kernel.body.walk() if isinstance(op, tile.Dot)]
+        if dots:
+            self.products(dots)
+            self.rest(dots[0])
+        else:
+            for whole in self.resident():
+                if isinstance(whole.size, str) or self.combined(whole):
+                    at = next(
+                        op
+                        for op in self.kernel.body.walk()
+                        if isinstance(op, tile.Whole) and self.axes.of(op.out, 0) is whole
+                    )
+                    self.rows(whole, at)
+            self.elementwise()
+        chosen = tuple((name[1:], size) for name, size in self.sizes.items())
+        self.schedule = replace(self.schedule, tiles=chosen)
+        self.kernel.schedule = self.schedule.as_attributes()
+
+    def rest(self, at: Op) -> None:
+        """Sizes beside the first product's: resident axes whole, others as the first one's."""
+        for symbol in self.symbols():
+            if symbol in self.sizes:
+                continue
+            axis = self.class_of(symbol)
+            bound = self.bound(axis)
+            whole = axis in self.resident()
+            if whole and bound is None:
+                raise refused(at, f"the length of {symbol[1:]} needs a bound to stay resident")
+            self.choose(symbol, -(-(bound or 1) // MULTIPLE) * MULTIPLE if whole else 64)
+
+
+@tile_pass("choose-tiles", level="tile")
+def choose_tiles(kernel: Kernel, ctx: Context) -> None:
+    """Every choice of the schedule is made, by the author or here."""
+    Chooser(kernel, ctx).run()

@@ -1,0 +1,157 @@
+"""Make the fills that consumers ask for explicit, where an edge can occur.
+
+The invalid elements of a ragged tile mean nothing until somebody combines along that axis: a
+product needs zeros along K in both operands, a reduction its identity. Forward analysis says what
+invalid elements hold along each axis class: loads fill with zero (form-ctas reads zeros outside an
+array, by TMA and by predicated loads alike), constants hold themselves, elementwise work on known
+values is computed, everything else is unknown. A ``tile.pad`` is added only where what is held is
+not what is asked for, and nowhere along an axis whose extent provably divides.
+"""
+
+from __future__ import annotations
+
+import math as pymath
+from typing import Any
+
+from tilec.ir import rewrite
+from tilec.ir.core import Builder, Kernel, Op, Value
+from tilec.ir.levels import math, tile
+from tilec.ir.types import DType, Index, Tile
+from tilec.passes.axes import Axes, AxisClass
+from tilec.passes.base import Context, tile_pass
+from tilec.passes.constants import Number, constant_value, evaluate
+from tilec.passes.mapping import divides
+
+
+def identity(kind: str, dtype: DType) -> Number:
+    """The value that changes nothing in a reduction."""
+    if kind in ("max", "min"):
+        sign = -1 if kind == "max" else 1
+        if dtype.is_float:
+            return sign * pymath.inf
+        low = -(1 << (dtype.bits - 1)) if dtype.kind == "signed" else 0
+        high = (1 << (dtype.bits - (dtype.kind == "signed"))) - 1
+        return low if kind == "max" else high
+    if dtype.kind == "bool":
+        return kind == "and"
+    value = {"add": 0, "mul": 1, "and": -1 if dtype.kind == "signed" else (1 << dtype.bits) - 1}
+    number = value.get(kind, 0)
+    return float(number) if dtype.is_float else number
+
+
+class Held:
+    """What the invalid elements of tiles hold along an axis class."""
+
+    def __init__(self, axes: Axes) -> None:
+        self.axes = axes
+        self.memo: dict[tuple[Value[Any], AxisClass], Number | None] = {}
+
+    def along(self, value: Value[Any], axis: AxisClass) -> Number | None:
+        """The value held, or None if it is unknown."""
+        key = (value, axis)
+        if key not in self.memo:
+            self.memo[key] = None
+            self.memo[key] = self._compute(value, axis)
+        return self.memo[key]
+
+    def _compute(self, value: Value[Any], axis: AxisClass) -> Number | None:
+        op = value.owner
+        constant = constant_value(value)
+        if constant is not None:
+            return constant
+        if not isinstance(value.type, Tile) or not isinstance(op, Op):
+            return None
+        if isinstance(op, tile.Load):
+            return 0 if axis in self.axes.all_of(value) else None
+        if isinstance(op, tile.Pad):
+            if self.axes.of(op.x, op.axis) is axis:
+                return op.value
+            return self.along(op.x, axis)
+        if isinstance(op, tile.Transpose | math.Expand | math.Squeeze):
+            return self.along(op.x, axis)
+        if isinstance(op, math.Broadcast):
+            # Spread along this axis, every element holds what the one element does.
+            return self.along(op.x, axis) if axis in self.axes.all_of(op.x) else None
+        if isinstance(op, math.Elementwise | math.Cast):
+            held = [self.along(v, axis) for v in op.operands]
+            known = [v for v in held if v is not None]
+            if len(known) == len(held):
+                if isinstance(op, math.Cast) and known[0] == 0:
+                    return 0
+                return evaluate(op, known)
+        return None
+
+
+class _Filler:
+    def __init__(self, kernel: Kernel, ctx: Context) -> None:
+        self.ctx = ctx
+        self.axes = Axes(kernel.body)
+        self.held = Held(self.axes)
+        self.made: dict[tuple[Value[Any], AxisClass, Number], Value[Any]] = {}
+        self.count = 0
+
+    def ragged(self, axis: AxisClass | None) -> Value[Index] | None:
+        """The index along which a tile may be partial."""
+        if axis is None or axis.index is None:
+            return None
+        type = axis.index.type
+        if type.size == type.extent:
+            return None
+        if isinstance(type.size, int) and divides(self.ctx, type.extent, type.size):
+            return None
+        sizes = dict(self.ctx.schedule.tiles)
+        size = sizes.get(str(type.size).lstrip("$"))
+        if size is not None and divides(self.ctx, type.extent, size):
+            return None
+        return axis.index
+
+    def asked(
+        self, value: Value[Any], place: int, fill: Number, builder: Builder, visible: Any
+    ) -> Value[Any]:
+        """The value with the fill asked for along one axis."""
+        axis = self.axes.of(value, place)
+        index = self.ragged(axis)
+        if axis is None or index is None:
+            return value
+        held = self.held.along(value, axis)
+        if held is not None and held == fill and not isinstance(held, bool):
+            return value
+        index = self.visible(axis, visible) or index
+        padded = builder.add(tile.Pad(value, index, axis=place, value=fill), value.name).out
+        self.count += 1
+        return padded
+
+    def visible(self, axis: AxisClass, seen: set[Value[Any]]) -> Value[Index] | None:
+        """An index of the class that is defined here."""
+        for value, _ in axis.members:
+            if isinstance(value.type, Index) and value in seen:
+                return value
+        return None
+
+
+def _fill(filler: _Filler, region: Any, seen: set[Value[Any]]) -> None:
+    seen = seen | set(region.args)
+    builder = Builder(region)
+    old, region.ops = region.ops, []
+    for op in old:
+        for nested in op.regions:
+            _fill(filler, nested, seen)
+        builder.loc = op.loc
+        if isinstance(op, math.Reduce):
+            fill = identity(op.kind, math.element_type(op.x.type))
+            op.x = filler.asked(op.x, op.axis, fill, builder, seen)
+        elif isinstance(op, tile.Dot):
+            op.a = filler.asked(op.a, 1, 0.0, builder, seen)
+            op.b = filler.asked(op.b, 0, 0.0, builder, seen)
+        builder.add(op)
+        seen.update(op.results)
+
+
+@tile_pass("fill-padding", level="tile")
+def fill_padding(kernel: Kernel, ctx: Context) -> None:
+    """Whoever combines along a ragged axis finds the fill that it needs."""
+    filler = _Filler(kernel, ctx)
+    _fill(filler, kernel.body, set())
+    if filler.count:
+        ctx.remark(None, f"{filler.count} fills are made explicit at ragged edges")
+        rewrite.remove_duplicates(kernel.body)
