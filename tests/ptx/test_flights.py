@@ -198,3 +198,24 @@ def test_a_flight_used_apart_from_its_wait_is_refused() -> None:
   {KEPT}""")
     with pytest.raises(PlacementError, match="apart from their wait"):
         place_copies(module.kernels[0])
+
+
+def test_descriptors_may_change_while_their_products_run() -> None:
+    text = placed(f"""
+  %first = ptx.wgmma(%d, %d) {{{PRODUCT}}} : bits<f32, 4>
+  {COMMIT}
+  %i, %s0 = ptx.loop(%zero, %first) {{|%i0: bits<b32, 1>, %c: bits<f32, 4>|
+    %at = ptx.alu(%m, %i0) {{opcode = add.u32}} : bits<b32, 1>
+    %moved = ptx.combine(%at, %high) : bits<b64, 1>
+    {FENCE}
+    %acc = ptx.wgmma(%moved, %moved, %c) {{{PRODUCT}}} : bits<f32, 4>
+    {COMMIT}
+    ptx.wgmma_wait() {{pending = 1}}
+    %i1 = ptx.alu(%i0, %one) {{opcode = add.u32}} : bits<b32, 1>
+    %more = ptx.alu(%i1, %n) {{opcode = setp.lt.u32}} : bits<pred, 1>
+    ptx.yield(%more, %i1, %acc)
+  }} : bits<b32, 1>, bits<f32, 4>
+  %s1 = ptx.wgmma_wait(%s0) {{pending = 0}} : bits<f32, 4>
+  {KEPT}""")
+    assert "mov.f32" not in text
+    assemble_cleanly(text)

@@ -74,7 +74,9 @@ class _Flights:
             return state
         self.touch(op, state)
         if isinstance(op, ptx.Wgmma):
-            outs, a = self.program.at.owned(op.out), self.program.at.owned(op.a)
+            # A descriptor is read when the product is issued; A's registers until it is done.
+            a = [] if op.a.type.kind == "b64" else self.program.at.owned(op.a)
+            outs = self.program.at.owned(op.out)
             *closed_groups, (written, read) = state
             return (*closed_groups, (written | self.shared(outs), read | self.shared(a)))
         return state

@@ -279,7 +279,7 @@ def _wgmma(op: ptx.Wgmma, at: Registers) -> Iterator[Step]:
     sources = [*(braced(a) if in_registers else a), ", ", at(op.b)[0]]
     text = [f"wgmma.mma_async.sync.aligned.{shape} ", *braced(outs), ", ", *sources, f", {tail}"]
     held = tuple(at.owned(op.acc)) if op.acc is not None else ()
-    yield Step(tuple(text), tuple(outs), held, tuple(at.owned(op.a)))
+    yield Step(tuple(text), tuple(outs), held, tuple(at.owned(op.a)) if in_registers else ())
 
 
 @template(ptx.WgmmaWait)
