@@ -149,3 +149,15 @@ def test_a_region_argument_may_share_the_name_of_an_outer_value() -> None:
     text = module_text(_single(outer, role))
     assert "%g.0: f32" in text
     assert module_text(parse_module(text)) == text
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["a.0", "a"], ["a", "a.0", "a"], ["a.1.2"], ["7", "", "7"], ["a.b", "a.b"], ["x.0", "x.0"]],
+)
+def test_a_dump_of_any_hints_prints_as_itself_when_read_again(names: list[str]) -> None:
+    ops = [arithmetic.Constant(i, Scalar(F32)) for i in range(len(names))]
+    for op, name in zip(ops, names, strict=True):
+        op.out.name = name
+    text = module_text(_single(*ops))
+    assert module_text(parse_module(text)) == text

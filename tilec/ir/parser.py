@@ -10,6 +10,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from tilec.ir.core import Kernel, Loc, Module, Op, Region, Value
+from tilec.ir.printer import plain_hint
 from tilec.ir.types import DTYPES, DType, Scalar, Type
 from tilec.layout.linear import Layout
 from tilec.source import SourceFile
@@ -244,9 +245,5 @@ def _declared(cls: type[Op], key: str, value: Any) -> Any:
 
 
 def _hint(name: str) -> str:
-    """The name hint behind ``%name``: automatic names and unique suffixes are not kept."""
-    text = name[1:]
-    if text.isdigit():
-        return ""
-    base, _, suffix = text.rpartition(".")
-    return base if base and suffix.isdigit() else text
+    """The hint behind ``%name``."""
+    return plain_hint(name[1:])

@@ -17,6 +17,15 @@ from tilec.layout.linear import Layout
 VERSION = 1
 
 
+def plain_hint(name: str) -> str:
+    """A name without the numbers that printing adds: ``acc`` of ``acc.1``, nothing of ``7``."""
+    base, dot, suffix = name.rpartition(".")
+    while dot and suffix.isdigit():
+        name = base
+        base, dot, suffix = name.rpartition(".")
+    return "" if name.isdigit() else name
+
+
 class _Names:
     """Unique names of values, and of layouts when they are to be abbreviated."""
 
@@ -28,7 +37,7 @@ class _Names:
 
     def value(self, value: Value[Any]) -> str:
         if value not in self.values:
-            base = name = value.name
+            base = name = plain_hint(value.name)
             if not base or name in self.taken:
                 suffix = self.next_suffix.get(base, 0)
                 joint = "." if base else ""
