@@ -23,6 +23,10 @@ def _imports(path: Path) -> set[str]:
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             found.add(node.module.split(".")[0])
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            named = node.args[0]
+            if isinstance(named, ast.Constant) and isinstance(named.value, str):
+                found.add(named.value.split(".")[0])
     return found
 
 
@@ -30,12 +34,14 @@ def _declared(requirements: list[str]) -> set[str]:
     return {re.split(r"[^A-Za-z0-9_.-]", text, maxsplit=1)[0] for text in requirements}
 
 
-def test_runtime_dependencies_are_exactly_what_the_package_imports() -> None:
+def test_everything_that_the_package_imports_is_a_runtime_dependency() -> None:
     used: set[str] = set()
     for path in (CHECKOUT / "tilec").rglob("*.py"):
         used |= _imports(path)
     used -= set(sys.stdlib_module_names) | _FROM_THE_CALLER | {"tilec"}
-    assert {_DISTRIBUTION.get(name, name) for name in used} == _declared(PROJECT["dependencies"])
+    needed = {_DISTRIBUTION.get(name, name) for name in used}
+    assert "cuda-bindings" in needed  # imported by name, so this shows that those are seen
+    assert needed - _declared(PROJECT["dependencies"]) == set()
 
 
 def test_every_dependency_has_a_lower_bound() -> None:
