@@ -101,6 +101,8 @@ class Op:
     effects: ClassVar[Effects] = Effects.PURE
     is_terminator: ClassVar[bool] = False
     specs: ClassVar[dict[str, FieldSpec]] = {}
+    fields_by_role: ClassVar[dict[str, list[tuple[str, bool]]]] = {}
+    """For each role the names of the fields and whether they are variadic, from ``specs``."""
     registry: ClassVar[dict[str, type[Op]]] = {}
     loc: Loc | None = None
 
@@ -109,6 +111,9 @@ class Op:
     ) -> None:
         own = {k: v for k, v in vars(cls).items() if isinstance(v, FieldSpec)}
         cls.specs = {**cls.specs, **own}
+        cls.fields_by_role = {}
+        for key, spec in cls.specs.items():
+            cls.fields_by_role.setdefault(spec.role, []).append((key, spec.variadic))
         if effects is not None:
             cls.effects = effects
         cls.is_terminator = terminator
@@ -167,13 +172,12 @@ class Op:
 
     def _collect(self, role: str) -> list[Any]:
         found: list[Any] = []
-        for key, spec in self.specs.items():
-            if spec.role == role:
-                value = getattr(self, key)
-                if spec.variadic:
-                    found.extend(value)
-                elif value is not None:
-                    found.append(value)
+        for key, variadic in self.fields_by_role.get(role, ()):
+            value = getattr(self, key)
+            if variadic:
+                found.extend(value)
+            elif value is not None:
+                found.append(value)
         return found
 
     @property
