@@ -12,7 +12,7 @@ Nothing here changes a kernel: passes do, and ``backend_ptx`` turns the last lev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -41,6 +41,10 @@ PIPELINE: tuple[str, ...] = (
     "place-copies",
 )
 """All passes; each is the function of that name in ``tilec/passes/<name>.py``."""
+
+SIZES_SETTLED_BY = "choose-tiles"
+"""The last pass that sees upper bounds of sizes: what they decide is in the schedule from here on,
+so compilations that agree there share the rest."""
 
 _FROM_BACKEND = {"place-copies": ("tilec.backend_ptx.registers", "ptx")}
 
@@ -214,6 +218,8 @@ def step(module: Module, item: Pass, ctx: Context, dump: Observer | None = None)
     for kernel in module.kernels:
         ctx.current = item.name
         ctx.facts, ctx.schedule = recorded_facts(kernel), recorded_schedule(kernel)
+        if position(item.name) > position(SIZES_SETTLED_BY):
+            ctx.facts = replace(ctx.facts, extents=())
         item.run(kernel, ctx)
         kernel.attributes["after"] = item.name
     module.level = item.produces

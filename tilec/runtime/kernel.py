@@ -18,13 +18,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from tilec.compiler import Compiled, compile_module, front, prepare
+from tilec.compiler import Compiled, emit_module, front, prepare, run_passes
 from tilec.diagnostics import did_you_mean
 from tilec.ir.core import Kernel as IRKernel
 from tilec.ir.core import Module
 from tilec.ir.facts import Facts, Schedule
+from tilec.ir.printer import module_text
 from tilec.ir.rewrite import clone_kernel
 from tilec.ir.types import Array, Scalar
+from tilec.pipeline import SIZES_SETTLED_BY
 from tilec.runtime import arrays as arrays_of
 from tilec.runtime.arrays import ArrayError, ArrayView, Device
 from tilec.runtime.expressions import evaluate, spell
@@ -103,6 +105,7 @@ class Kernel:
         """Start with empty caches."""
         self._fronts: dict[tuple[Any, ...], Module] = {}
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
+        self._settled: dict[str, Compiled] = {}
         self._loaded: dict[tuple[Any, ...], Any] = {}
         self._ready: OrderedDict[tuple[Any, ...], Run] = OrderedDict()
         self._lock = threading.RLock()
@@ -313,8 +316,20 @@ class Kernel:
             prepare(module, assumed, self.schedule)
             if dump is not None:
                 dump.start(module, "lower")
-            self._compiled[key] = compile_module(module, target, dump=dump)
+            self._compiled[key] = self._compile(module, target, dump)
         return self._compiled[key]
+
+    def _compile(self, module: Module, target: Target, dump: Any) -> Compiled:
+        """Compile, sharing the work of calls whose sizes led to the same choices."""
+        remarks = run_passes(module, target, dump=dump, stop_after=SIZES_SETTLED_BY)
+        attributes = dict(module.kernels[0].attributes)
+        module.kernels[0].attributes.pop("extents", None)
+        settled = module_text(module)
+        module.kernels[0].attributes = attributes
+        if settled not in self._settled or dump is not None:
+            remarks += run_passes(module, target, dump=dump)
+            self._settled[settled] = emit_module(module, remarks)
+        return self._settled[settled]
 
     def load(self, call: Call, target: Target, ordinal: int) -> Any:
         """The compilation in the memory of a GPU."""
