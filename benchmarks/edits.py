@@ -142,6 +142,13 @@ def _one_warpgroup(text: str) -> str:
     return _halved(swap(text, r"\bwarpgroups = 2\b", "warpgroups = 1"), r"(\(i, )(\d+)(\))")
 
 
+def _operand_swizzle(text: str) -> str:
+    part = found(text, r"%ring = .*: ring<\d+, \[shared<bf16, (\d+) x 64, (#\w+)>")
+    layout = swizzled(int(part[1]), 64, 16, 64, "row")
+    text = swap(text, rf"^{part[2]} = .*$", f"{part[2]} = {layout}")
+    return swap(text, r"(%map_a = .*)<bf16, 64 x (\d+), 128>", r"\1<bf16, 32 x \2, 64>")
+
+
 def _query_swizzle(text: str) -> str:
     name = found(text, r"%ring_q = .*shared<bf16, 192 x 128, (#\w+)>")[1]
     layout = swizzled(192, 128, 16, 64, "row")
@@ -161,8 +168,8 @@ EDITS: tuple[Edit, ...] = (
         "gemm",
         "swizzle",
         "64 bytes for operand a",
-        _SCHEDULE,
-        lambda text: swap(text, r"\(a, 128\)", "(a, 64)"),
+        _PLACED,
+        _operand_swizzle,
     ),
     Edit(
         "gemm",
@@ -197,10 +204,10 @@ EDITS: tuple[Edit, ...] = (
     Edit(
         "gemm",
         "stages",
-        "more than shared memory holds",
+        "more than lie before what follows in shared memory",
         _PLACED,
         lambda text: swap(text, r"(cta\.ring\(\).*): ring<\d+,", r"\1: ring<64,"),
-        "shared",
+        "inside the ring",
     ),
     Edit("attention", "swizzle", "64 bytes for the queries", _PLACED, _query_swizzle),
     Edit(
