@@ -10,7 +10,7 @@ Never: runs a kernel.
 from __future__ import annotations
 
 from tests.gpu.fact_kernels import Kernel, Wgmma, entry, module_text
-from tests.gpu.fact_record import Fact
+from tests.gpu.fact_record import Experiment, Fact
 from tilec.backend_ptx.assemble import assemble, disassemble, version
 
 _FORM = Wgmma("bf16", "bf16", 64)
@@ -41,8 +41,7 @@ def _count(kernel: Kernel, mnemonic: str) -> int:
     return sum(f" {mnemonic}" in line for line in sass.splitlines())
 
 
-def measure() -> list[Fact]:
-    """All facts of this file (needs ptxas and nvdisasm)."""
+def _repeated_facts() -> list[Fact]:
     distinct, same = _count(_repeated(True), "HGMMA"), _count(_repeated(False), "HGMMA")
     dropped = same < distinct
     return [
@@ -55,3 +54,7 @@ def measure() -> list[Fact]:
             {"identical": same, "distinct": distinct},
         )
     ]
+
+
+#: All experiments of this file (they need ptxas and nvdisasm).
+EXPERIMENTS = (Experiment("identical wgmma", _repeated_facts),)

@@ -5,7 +5,7 @@ the clock rate, so power limits do not blur them.
 
 Invariants: the slowest warp counts; each figure is the least of several launches, since a loop can
 only be disturbed upwards; results are stored under a condition that never holds, so that nothing is
-dropped as dead.
+dropped as dead; where SASS has another number of instructions than the text, the answer says so.
 
 Never: compares with another library (the benchmarks do).
 """
@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from tests.gpu.fact_kernels import INSTRUCTION_K, Kernel, Wgmma, entry
-from tests.gpu.fact_record import Bench, Fact, words
+from tests.gpu.fact_record import Bench, Experiment, Fact, listing, words
+from tests.gpu.fact_sass import LOOP_OVERHEAD, loop_instructions
 from tilec.backend_ptx.module import device_facts
 
 _ITERATIONS = 256
@@ -27,6 +28,7 @@ _LAUNCHES = 3
 _CHAINS = 8
 #: Dense peak of one Hopper SM in operations a cycle: m64n256 takes 128 cycles for 32 bytes of K.
 _PEAK = {"bf16": 4096, "f16": 4096, "tf32": 2048, "e4m3": 8192, "s8": 8192}
+_FULL = 0.99
 _SHARED_BYTES = 160 * 1024  # one CTA an SM
 
 
@@ -106,11 +108,14 @@ def _mma_loop(dtype: str) -> Loop:
     body = ""
     for chain in range(_CHAINS):
         d = ", ".join(f"%a{4 * chain + i}" for i in range(4))
+        # A B of its own for each chain: ptxas computes equal 8-bit products once.
+        b = f"%b{4 + 2 * chain}, %b{5 + 2 * chain}"
         body += f"  mma.sync.aligned.{shape}.row.col.{types} {{{d}}}, "
-        body += f"{{%b0, %b1, %b2, %b3}}, {{%b4, %b5}}, {{{d}}};\n"
-    declare = f"  .reg .b32 %a<{4 * _CHAINS}>;\n  .reg .b32 %b<6>;\n"
+        body += f"{{%b0, %b1, %b2, %b3}}, {{{b}}}, {{{d}}};\n"
+    inputs = 4 + 2 * _CHAINS
+    declare = f"  .reg .b32 %a<{4 * _CHAINS}>;\n  .reg .b32 %b<{inputs}>;\n"
     setup = "".join(f"  mov.b32 %a{i}, 0;\n" for i in range(4 * _CHAINS))
-    setup += "".join(f"  mov.b32 %b{i}, %r0;\n" for i in range(6))
+    setup += "".join(f"  mul.lo.u32 %b{i}, %r0, {12345 + 2 * i};\n" for i in range(inputs))
     keep = [f"%a{i}" for i in range(4 * _CHAINS)]
     return Loop(f"mma_{dtype}", declare, setup, body, "", keep, _MMA_THREADS)
 
@@ -119,7 +124,8 @@ def _wgmma_loop(dtype: str, n: int, registers: bool, groups: int) -> Loop:
     form = Wgmma(dtype, dtype, n, a_in_registers=registers)
     declare = f"  .reg .b32 %a<{n // 2}>;\n  .reg .b32 %b<16>;\n  .reg .b64 %e<8>;\n"
     setup = "".join(f"  mov.b32 %a{i}, 0;\n" for i in range(n // 2))
-    setup += "".join(f"  mov.b32 %b{i}, %r0;\n" for i in range(16))
+    # Different values: copies of one would be made anew in every iteration.
+    setup += "".join(f"  mul.lo.u32 %b{i}, %r0, {12345 + 2 * i};\n" for i in range(16))
     setup += """  shr.u32 %r8, %r1, 4;
   and.b32 %r8, %r8, 0x3fff;
   cvt.u64.u32 %d8, %r8;
@@ -145,48 +151,56 @@ _WGMMA_LOOPS = [
 ]
 
 
-def _tensor_facts(bench: Bench, sms: int) -> list[Fact]:
-    mma: dict[str, Any] = {}
-    for dtype, (_, _, depth) in _MMA.items():
-        cycles = _mma_loop(dtype).cycles(bench, sms)
-        rate = _MMA_THREADS // 32 * _CHAINS * 2 * 16 * 8 * depth / cycles
-        mma[dtype] = {"operations a cycle": round(rate), "share of peak": rate / _PEAK[dtype]}
+def _mma_facts() -> list[Fact]:
+    loops = {dtype: _mma_loop(dtype) for dtype in _MMA}
+    bench, sms = Bench(loop.kernel() for loop in loops.values()), device_facts().sm_count
+    readings: dict[str, Any] = {}
+    answers = []
+    for dtype, loop in loops.items():
+        cycles = loop.cycles(bench, sms)
+        rate = _MMA_THREADS // 32 * _CHAINS * 2 * 16 * 8 * _MMA[dtype][2] / cycles
+        share = rate / _PEAK[dtype]
+        sass = loop_instructions(loop.kernel())
+        products = sum(count for name, count in sass.items() if "MMA" in name)
+        readings[dtype] = {
+            "operations a cycle": round(rate), "share of peak": share, "loop in SASS": dict(sass)
+        }  # fmt: skip
+        each = "" if products == _CHAINS else f" ({products / _CHAINS:g} SASS products each)"
+        answers.append(f"{dtype} {share:.0%}{each}")
+    question = (
+        "What share of wgmma's nominal rate does mma.sync reach (16 warps an SM, 8 independent "
+        "accumulators each, operands in registers and the same in every iteration)?"
+    )
+    return [Fact("mma.sync rate", question, listing(answers), None, readings)]
+
+
+def _wgmma_facts() -> list[Fact]:
+    loops = {loop.name: loop for loop in _WGMMA_LOOPS}.values()
+    bench, sms = Bench(loop.kernel() for loop in loops), device_facts().sm_count
     wgmma: dict[str, Any] = {}
-    for loop in {loop.name: loop for loop in _WGMMA_LOOPS}.values():
+    for loop in loops:
         _, dtype, width, form, groups = loop.name.split("_")
         work = 4 * 2 * 64 * int(width[1:]) * INSTRUCTION_K[dtype] * int(groups[1:])
         cycles = loop.cycles(bench, sms)
-        key = f"{dtype} {width} {form} {groups[1:]} warpgroups"
+        key = f"{dtype} {width} {form} {'one warpgroup' if groups == 'g1' else 'two warpgroups'}"
         wgmma[key] = {
             "cycles an instruction": cycles / 4 / int(groups[1:]),
             "share of peak": work / cycles / _PEAK[dtype],
         }
-    return [
-        Fact(
-            "mma.sync rate",
-            "What share of wgmma's nominal rate does mma.sync reach (16 warps an SM, 8 independent "
-            "accumulators each, operands in registers)?",
-            _shares(mma),
-            None,
-            mma,
-        ),
-        Fact(
-            "wgmma rate",
-            "What share of the nominal rate does wgmma reach, by width and form?",
-            _shares(wgmma),
-            None,
-            wgmma,
-        ),
-    ]
-
-
-def _shares(table: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {row['share of peak']:.0%}" for key, row in table.items())
+    full = [key for key, row in wgmma.items() if row["share of peak"] >= _FULL]
+    less = [f"{key} {row['share of peak']:.0%}" for key, row in wgmma.items() if key not in full]
+    question = (
+        "What share of the nominal rate does wgmma reach, by width and form (ss: both operands in "
+        "shared memory, rs: A in registers)?"
+    )
+    answer = f"less than {_FULL:.0%}: {listing(less)}; at least that: {listing(full)}"
+    return [Fact("wgmma rate", question, answer, None, wgmma)]
 
 
 # --- ordinary instructions -----------------------------------------------------------------------
 
-#: Instruction by name; %x is a chain's register, %y and %z are constants of the same type.
+#: Instruction by name; %x is a chain's register, %n the next chain's, %y and %z are constants.
+#: Integer forms are chosen so that ptxas cannot fold two steps of a chain into one.
 _ORDINARY = {
     "fma.rn.ftz.f32": "fma.rn.ftz.f32 %x, %x, %y, %z;",
     "fma.rn.bf16x2": "fma.rn.bf16x2 %x, %x, %y, %z;",
@@ -199,39 +213,47 @@ _ORDINARY = {
     "cvt.rn.f16x2.f32": "cvt.rn.f16x2.f32 %x, %x, %y;",
     "shfl.sync.bfly.b32": "shfl.sync.bfly.b32 %x, %x, 1, 31, 0xffffffff;",
     "redux.sync.max.s32": "redux.sync.max.s32 %x, %x, 0xffffffff;",
-    "mad.lo.s32": "mad.lo.s32 %x, %x, %y, %z;",
-    "add.s32": "add.s32 %x, %x, %y;",
+    "mad.lo.s32": "mad.lo.s32 %x, %x, %n, %z;",
+    "add.s32": "add.s32 %x, %x, %n;",
     "lop3.b32": "lop3.b32 %x, %x, %y, %z, 0x96;",
     "prmt.b32": "prmt.b32 %x, %x, %y, 0x5410;",
 }
 _ORDINARY_THREADS = 512
+_REPEATS = 4
 
 
 def _ordinary_loop(name: str) -> Loop:
-    lines = [
-        "  " + _ORDINARY[name].replace("%x", f"%a{i}").replace("%y", "%y0").replace("%z", "%z0")
-        for i in range(_CHAINS)
-    ]
+    lines = []
+    for i in range(_CHAINS):
+        line = _ORDINARY[name].replace("%n", f"%a{(i + 1) % _CHAINS}").replace("%x", f"%a{i}")
+        lines.append("  " + line.replace("%y", "%y0").replace("%z", "%z0"))
     declare = f"  .reg .b32 %a<{_CHAINS}>;\n  .reg .b32 %y<1>;\n  .reg .b32 %z<1>;\n"
     setup = "".join(f"  add.u32 %a{i}, %r0, {i};\n" for i in range(_CHAINS))
     setup += "  mul.lo.u32 %y0, %r0, 12345;\n  mul.lo.u32 %z0, %r0, 54321;\n"
     keep = [f"%a{i}" for i in range(_CHAINS)]
     words_ = "".join(c if c.isalnum() else "_" for c in name)
-    return Loop(f"op_{words_}", declare, setup, "\n".join(lines * 4) + "\n", "", keep, 512)
+    body = "\n".join(lines * _REPEATS) + "\n"
+    return Loop(f"op_{words_}", declare, setup, body, "", keep, _ORDINARY_THREADS)
 
 
-def _ordinary_fact(bench: Bench, sms: int) -> Fact:
-    rates = {}
-    for name in _ORDINARY:
-        cycles = _ordinary_loop(name).cycles(bench, sms)
-        rates[name] = 4 * _CHAINS * _ORDINARY_THREADS / cycles
-    return Fact(
-        "instruction rates",
-        "How many results (threads x instructions) a cycle does one SM deliver?",
-        ", ".join(f"{name} {rate:.0f}" for name, rate in rates.items()),
-        None,
-        {name: round(rate, 2) for name, rate in rates.items()},
+def _ordinary_facts() -> list[Fact]:
+    loops = {name: _ordinary_loop(name) for name in _ORDINARY}
+    bench, sms = Bench(loop.kernel() for loop in loops.values()), device_facts().sm_count
+    written = _REPEATS * _CHAINS
+    readings: dict[str, Any] = {}
+    answers = []
+    for name, loop in loops.items():
+        rate = written * _ORDINARY_THREADS / loop.cycles(bench, sms)
+        sass = loop_instructions(loop.kernel())
+        kept = sass.total() - LOOP_OVERHEAD
+        readings[name] = {"results a cycle": round(rate, 2), "loop in SASS": dict(sass)}
+        each = "" if kept == written else f" ({kept / written:.3g} SASS instructions each)"
+        answers.append(f"{name} {rate:.0f}{each}")
+    question = (
+        "How many results (threads x instructions) a cycle does one SM deliver (the three "
+        f"instructions that count {written} down included)?"
     )
+    return [Fact("instruction rates", question, listing(answers), None, readings)]
 
 
 # --- ordering ------------------------------------------------------------------------------------
@@ -247,8 +269,11 @@ _REMOTE = """  setp.eq.u32 %p3, %r0, 0;
 """
 # No CTA leaves while its peer still arrives on its barrier.
 _LEAVE = "  barrier.cluster.arrive.aligned;\n  barrier.cluster.wait.aligned;\n"
-_STORE = "  @%p3 st.global.b32 [%d1+128], %r2;\n"
+# By all lanes to one word: under the arrive's predicate it would become a branch.
+_STORE = "  st.global.b32 [%d1+128], %r2;\n"
 _ORDER = {
+    # All but free, and keeps the loop from being dropped: what the loop itself costs.
+    "bar.warp.sync": "  bar.warp.sync 0xffffffff;\n",
     "local arrive": "  @%p3 mbarrier.arrive.shared::cta.b64 _, [%r1];\n",
     "remote arrive": "  @%p3 mbarrier.arrive.shared::cluster.b64 _, [%r9];\n",
     "remote arrive .release.cluster": (
@@ -267,23 +292,23 @@ def _order_loop(name: str, store: bool) -> Loop:
     return Loop(kernel_name, "", _REMOTE, body, "", [], 32, 2, _LEAVE)
 
 
-def _order_fact(bench: Bench) -> Fact:
+def _order_facts() -> list[Fact]:
+    loops = [_order_loop(name, store) for name in _ORDER for store in (False, True)]
+    bench = Bench(loop.kernel() for loop in loops)
     readings = {}
     for name in _ORDER:
         for store in (False, True):
             key = f"{name}{' after a global store' if store else ''}"
             readings[key] = _order_loop(name, store).cycles(bench, 2)
-    base = readings["remote arrive"]
-    ratio = readings["remote arrive .release.cluster"] / base
-    return Fact(
-        "cost of ordering",
-        "How many cycles does one arrive (by a lane) or fence (by a warp) take in a cluster of "
-        "two, and how much dearer is the .release.cluster arrive?",
-        ", ".join(f"{key} {cycles:.0f}" for key, cycles in readings.items())
-        + f"; .release.cluster costs {ratio:.1f} times the default form",
-        ratio > 1,
-        {key: round(cycles, 1) for key, cycles in readings.items()},
+    extra = readings["remote arrive .release.cluster"] - readings["remote arrive"]
+    question = (
+        "How many cycles does a loop of one arrive (by a lane) or one fence (by a warp) take an "
+        "iteration in a cluster of two, and how much dearer is the .release.cluster arrive?"
     )
+    answer = listing(f"{key} {cycles:.0f}" for key, cycles in readings.items())
+    answer += f"; .release.cluster costs {extra:.0f} cycles more than the default form"
+    rounded = {key: round(cycles, 1) for key, cycles in readings.items()}
+    return [Fact("cost of ordering", question, answer, extra > 0, rounded)]
 
 
 def kernels() -> list[Kernel]:
@@ -297,7 +322,10 @@ def kernels() -> list[Kernel]:
     return [loop.kernel() for loop in loops]
 
 
-def measure() -> list[Fact]:
-    """All facts of this file (needs a GPU)."""
-    bench, sms = Bench(kernels()), device_facts().sm_count
-    return [*_tensor_facts(bench, sms), _ordinary_fact(bench, sms), _order_fact(bench)]
+#: All experiments of this file (they need a GPU, ptxas and nvdisasm).
+EXPERIMENTS = (
+    Experiment("mma.sync", _mma_facts),
+    Experiment("wgmma", _wgmma_facts),
+    Experiment("ordinary instructions", _ordinary_facts),
+    Experiment("ordering", _order_facts),
+)

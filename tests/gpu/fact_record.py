@@ -3,14 +3,16 @@
 Idea: an experiment returns `Fact`s; a fact is a question, a sentence that answers it, whether the
 project's claim held, and the raw readings.
 
-Invariants: a fact's answer is computed from its readings; device memory is freed after each run.
+Invariants: a fact's answer is computed from its readings; device memory is freed after each run;
+an experiment runs in a child of its own, so that a fault in it leaves the others their context.
 
 Never: decides what to measure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -19,6 +21,7 @@ import numpy.typing as npt
 
 from tests.gpu.fact_kernels import Kernel, module_text
 from tilec.backend_ptx import module as cuda
+from tilec.runtime.supervise import SupervisedError, run
 
 Array = npt.NDArray[Any]
 
@@ -36,6 +39,37 @@ class Fact:
     def record(self) -> dict[str, Any]:
         """The fact as plain data."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Facts that are measured together.
+
+    `measure` is a module-level function and runs in a supervised child.  With `own_children` it
+    runs here, is given the time limit, and starts a child for each trial itself: for trials that
+    may end in a fault, which is then the answer.
+    """
+
+    name: str
+    measure: Callable[..., list[Fact]]
+    own_children: bool = False
+
+    def facts(self, limit_s: float) -> list[Fact]:
+        """What it found; raises `SupervisedError` when its child did not deliver."""
+        if self.own_children:
+            return self.measure(limit_s)
+        found: list[Fact] = run(self.measure, limit_s=limit_s)
+        return found
+
+
+def outcome(trial: Callable[..., str], *arguments: Any, limit_s: float) -> str:
+    """What a trial in a child of its own came to: its result, or the error that ended it."""
+    try:
+        return str(run(trial, *arguments, limit_s=limit_s))
+    except SupervisedError as error:
+        first = str(error).splitlines()[0]
+        code = re.search(r"CUDA_ERROR_\w+", first)
+        return code[0] if code else first
 
 
 class Bench:

@@ -25,7 +25,7 @@ from tests.gpu.fact_kernels import (
     tma_load_kernel,
     tma_store_kernel,
 )
-from tests.gpu.fact_record import Bench, Fact, listing, words
+from tests.gpu.fact_record import Bench, Experiment, Fact, listing, outcome, words
 from tilec.backend_ptx.module import DeviceBuffer
 from tilec.backend_ptx.tensormap import encode
 
@@ -41,13 +41,25 @@ _SIZES = {"u8": 1, "bf16": 2, "f32": 4}
 def kernels() -> list[Kernel]:
     """All kernels of this file."""
     return [
-        tma_load_kernel(2),
-        tma_load_kernel(3),
-        tma_store_kernel(),
+        *_copy_kernels(),
+        *_matrix_kernels(),
+        *_base_kernels(),
+    ]
+
+
+def _copy_kernels() -> list[Kernel]:
+    return [tma_load_kernel(2), tma_load_kernel(3), tma_store_kernel()]
+
+
+def _matrix_kernels() -> list[Kernel]:
+    return [
         *(stmatrix_kernel(transposed) for transposed in (False, True)),
         *(ldmatrix_kernel(transposed) for transposed in (False, True)),
-        *(shared_base_kernel(still, cluster) for still in (0, 20) for cluster in (1, 2)),
     ]
+
+
+def _base_kernels() -> list[Kernel]:
+    return [shared_base_kernel(still, cluster) for still in (0, 20) for cluster in (1, 2)]
 
 
 def _load(bench: Bench, rank: int, tensor_map: Any, start: tuple[int, ...], count: int) -> Array:
@@ -77,10 +89,11 @@ def _window(data: Array, row: int, byte: int, rows: int, width: int) -> Array:
     return result
 
 
-def _load_facts(bench: Bench) -> list[Fact]:
-    rng = np.random.default_rng(3)
+def _load_facts() -> list[Fact]:
+    bench, rng = Bench(_copy_kernels()), np.random.default_rng(3)
     data = rng.integers(0, 256, (200, 400), np.uint8)  # 200 rows of 200 bf16
-    starts = {"inside": (64, 32), "corner": (-3, -5), "far corner": (187, 190), "outside": (300, 8)}
+    # Columns are multiples of 16 bytes; _inner_coordinate_fact tries others.
+    starts = {"inside": (64, 32), "corner": (-8, -5), "far corner": (192, 190), "outside": (304, 8)}
     layout: dict[str, bool] = {}
     edges: dict[str, bool] = {}
     with DeviceBuffer.of(data) as source:
@@ -106,7 +119,6 @@ def _load_facts(bench: Bench) -> list[Fact]:
             "transaction count the whole box?",
             edges,
         ),
-        _stripes_fact(bench, rng),
     ]
 
 
@@ -116,7 +128,8 @@ def _claim(name: str, question: str, readings: dict[str, bool]) -> Fact:
     return Fact(name, question, answer, not wrong, dict(readings))
 
 
-def _stripes_fact(bench: Bench, rng: np.random.Generator) -> Fact:
+def _stripes_facts() -> list[Fact]:
+    bench, rng = Bench(_copy_kernels()), np.random.default_rng(6)
     data = rng.integers(0, 256, (128, 256), np.uint8)  # 128 rows of 128 bf16
     with DeviceBuffer.of(data) as source:
         dims, strides, box = (64, 128, 2), (256, 128), (64, _ROWS, 2)
@@ -124,16 +137,68 @@ def _stripes_fact(bench: Bench, rng: np.random.Generator) -> Fact:
         got = _load(bench, 3, tensor_map, (0, 32, 0), 256 * _ROWS)
     stacked = np.concatenate([data[32:96, :128], data[32:96, 128:]])
     holds = bool(np.array_equal(got, _box_image(stacked, 128, 128)))
-    return Fact(
-        "TMA stripes",
-        "Does a 3-D box (64, rows, 2) over strides (pitch, 128 bytes) land as two stripes?",
-        "yes" if holds else "no",
-        holds,
-    )
+    question = "Does a 3-D box (64, rows, 2) over strides (pitch, 128 bytes) land as two stripes?"
+    return [Fact("TMA stripes", question, _yes(holds), holds)]
 
 
-def _narrow_fact(bench: Bench) -> Fact:
+# --- innermost coordinates ------------------------------------------------------------------------
+
+#: Start columns in bf16 elements; 8 of them are 16 bytes.
+_COLUMNS = {"aligned": (8, -8), "unaligned": (1, 4, -3)}
+_FAULT_S = 30.0
+
+
+def _try_load(swizzle: int, column: int) -> str:
+    bench = Bench(_copy_kernels())
+    data = np.random.default_rng(7).integers(0, 256, (128, 256), np.uint8)
+    with DeviceBuffer.of(data) as source:
+        tensor_map = encode(source.address, "bf16", (128, 128), (256,), (64, _ROWS), swizzle)
+        got = _load(bench, 2, tensor_map, (column, 8), 128 * _ROWS)
+    right = _box_image(_window(data, 8, 2 * column, _ROWS, 128), 128, swizzle)
+    return "exact" if np.array_equal(got, right) else "accepted, wrong bytes"
+
+
+def _try_store(swizzle: int, column: int) -> str:
+    bench = Bench(_copy_kernels())
+    image = np.random.default_rng(8).integers(0, 256, DUMP_BYTES, np.uint8)
+    with DeviceBuffer.of(image) as source:
+        exact = _store_is_exact(bench, source, image, ("bf16", 2, swizzle, 120, column))
+    return "exact" if exact else "accepted, wrong bytes"
+
+
+def _inner_coordinate_facts(limit_s: float) -> list[Fact]:
+    """Each trial in a child of its own: an illegal instruction ends the context."""
+    facts = []
+    for direction, trial in {"load": _try_load, "store": _try_store}.items():
+        ends: dict[str, list[str]] = {}
+        readings: dict[str, str] = {}
+        for kind, columns in _COLUMNS.items():
+            for column in columns:
+                for swizzle in (0, 128):
+                    end = outcome(trial, swizzle, column, limit_s=min(limit_s, _FAULT_S))
+                    readings[f"bf16 column {column}, swizzle {swizzle}"] = end
+                    ends.setdefault(kind, []).append(end)
+        refused = all(end.startswith("CUDA_ERROR_") for end in ends["unaligned"])
+        words_ = [
+            f"{end}: {listing(key for key, value in readings.items() if value == end)}"
+            for end in sorted(set(readings.values()))
+        ]
+        facts.append(
+            Fact(
+                f"TMA {direction} inner coordinate",
+                f"Must the innermost start coordinate of a {direction} be a multiple of 16 bytes "
+                "(8 bf16), while multiples work, before the tensor too?",
+                f"{_yes(refused)}; {'; '.join(words_)}",
+                refused and set(ends["aligned"]) == {"exact"},
+                dict(readings),
+            )
+        )
+    return facts
+
+
+def _narrow_facts() -> list[Fact]:
     """How a box narrower than its swizzle lies in shared memory."""
+    bench = Bench(_copy_kernels())
     data = np.random.default_rng(4).integers(0, 256, (128, 256), np.uint8)
     readings: dict[str, str] = {}
     with DeviceBuffer.of(data) as source:
@@ -158,17 +223,12 @@ def _narrow_fact(bench: Bench) -> Fact:
     answer = "; ".join(
         f"{kind}: {listing(k for k, v in readings.items() if v == kind)}" for kind in kinds
     )
-    return Fact(
-        "TMA narrow boxes",
-        "How do the rows of a box narrower than its swizzle lie in shared memory?",
-        answer,
-        None,
-        dict(readings),
-    )
+    question = "How do the rows of a box narrower than its swizzle lie in shared memory?"
+    return [Fact("TMA narrow boxes", question, answer, None, dict(readings))]
 
 
-def _store_facts(bench: Bench) -> list[Fact]:
-    rng = np.random.default_rng(5)
+def _store_facts() -> list[Fact]:
+    bench, rng = Bench(_copy_kernels()), np.random.default_rng(5)
     image = rng.integers(0, 256, DUMP_BYTES, np.uint8)
     exact: dict[str, bool] = {}
     with DeviceBuffer.of(image) as source:
@@ -225,7 +285,8 @@ def _store_is_exact(
     return bool(np.array_equal(after, expected))
 
 
-def _tf32_fact(bench: Bench) -> Fact:
+def _tf32_facts() -> list[Fact]:
+    bench = Bench(_copy_kernels())
     values = (1 + np.arange(_ROWS * 8) * 2.0**-13).astype(np.float32).reshape(_ROWS, 8)
     with DeviceBuffer.of(values) as source:
         tensor_map = encode(source.address, "tf32", (8, _ROWS), (32,), (8, _ROWS), 0)
@@ -240,7 +301,7 @@ def _tf32_fact(bench: Bench) -> Fact:
     }
     fits = [words_ for words_, bits in candidates.items() if np.array_equal(got, bits)]
     answer = fits[0] if fits else "none of the roundings tried"
-    return Fact("TMA tf32 type", "What does a load through a tf32 map do to f32 bits?", answer)
+    return [Fact("TMA tf32 type", "What does a load through a tf32 map do to f32 bits?", answer)]
 
 
 # --- stmatrix, ldmatrix, base address -------------------------------------------------------------
@@ -250,8 +311,8 @@ def _yes(right: bool) -> str:
     return "yes" if right else "no"
 
 
-def _matrix_facts(bench: Bench) -> list[Fact]:
-    facts = []
+def _matrix_facts() -> list[Fact]:
+    bench, facts = Bench(_matrix_kernels()), []
     matrix, row, column = np.meshgrid(np.arange(4), np.arange(8), np.arange(8), indexing="ij")
     for transposed in (False, True):
         i, j = (column, row) if transposed else (row, column)
@@ -279,8 +340,8 @@ def _matrix_facts(bench: Bench) -> list[Fact]:
     return facts
 
 
-def _base_fact(bench: Bench) -> Fact:
-    readings = {}
+def _base_facts() -> list[Fact]:
+    bench, readings = Bench(_base_kernels()), {}
     for still in (0, 20):
         for cluster in (1, 2):
             with words(2) as target:
@@ -290,25 +351,23 @@ def _base_fact(bench: Bench) -> Fact:
             key = f"{still} static bytes, cluster {cluster}"
             readings[key] = [f"{value:#x}" for value in found]
     aligned = all(int(v, 16) % 1024 == 0 for values in readings.values() for v in values)
-    return Fact(
-        "dynamic shared base",
+    question = (
         "Is the base of dynamic shared memory (declared .align 1024) a multiple of 1024, also with "
-        "static shared memory beside it and in a cluster?",
-        f"{'yes' if aligned else 'no'}: "
-        + "; ".join(f"{key}: {listing(values)}" for key, values in readings.items()),
-        aligned,
-        dict(readings),
+        "static shared memory beside it and in a cluster?"
     )
+    places = "; ".join(f"{key}: {listing(values)}" for key, values in readings.items())
+    answer = f"{_yes(aligned)}: {places}"
+    return [Fact("dynamic shared base", question, answer, aligned, dict(readings))]
 
 
-def measure() -> list[Fact]:
-    """All facts of this file (needs a GPU with TMA)."""
-    bench = Bench(kernels())
-    return [
-        *_load_facts(bench),
-        _narrow_fact(bench),
-        *_store_facts(bench),
-        _tf32_fact(bench),
-        *_matrix_facts(bench),
-        _base_fact(bench),
-    ]
+#: All experiments of this file (they need a GPU with TMA).
+EXPERIMENTS = (
+    Experiment("loads", _load_facts),
+    Experiment("stripes", _stripes_facts),
+    Experiment("inner coordinates", _inner_coordinate_facts, own_children=True),
+    Experiment("narrow boxes", _narrow_facts),
+    Experiment("stores", _store_facts),
+    Experiment("tf32 map", _tf32_facts),
+    Experiment("stmatrix and ldmatrix", _matrix_facts),
+    Experiment("dynamic shared base", _base_facts),
+)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tests.gpu import fact_images as images
 from tests.gpu.fact_kernels import Kernel, Wgmma, chained_s8_kernel, wgmma_kernel
-from tests.gpu.fact_record import Bench, Fact, listing, words
+from tests.gpu.fact_record import Bench, Experiment, Fact, listing, words
 from tilec.backend_ptx.module import MAX_DYNAMIC_SHARED_BYTES, DeviceBuffer
 
 Array = npt.NDArray[Any]
@@ -113,8 +113,8 @@ def _verdict(bench: Bench, form: Wgmma, swizzle: int, rng: np.random.Generator) 
     return "wrong"
 
 
-def _descriptor_facts(bench: Bench) -> list[Fact]:
-    rng = np.random.default_rng(1)
+def _descriptor_facts() -> list[Fact]:
+    bench, rng = Bench(wgmma_kernel(form) for form in forms()), np.random.default_rng(1)
     found: dict[tuple[str, int], dict[str, dict[str, list[int]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
@@ -186,10 +186,10 @@ def _kept_bits(result: Array, sums: Array) -> int:
     return kept
 
 
-def _accumulation_fact(bench: Bench) -> Fact:
-    readings = {}
-    for dtype in _ACCUMULATION:
-        form = Wgmma(dtype, dtype, _ACCUMULATION_N)
+def _accumulation_facts() -> list[Fact]:
+    tried = {dtype: Wgmma(dtype, dtype, _ACCUMULATION_N) for dtype in _ACCUMULATION}
+    bench, readings = Bench(wgmma_kernel(form) for form in tried.values()), {}
+    for dtype, form in tried.items():
         depth = images.K_BYTES // images.ELEMENT_BYTES[dtype]
         top = 9 if dtype == "e4m3" else 14
         rows, columns = np.minimum(np.arange(64), 9), np.minimum(np.arange(form.n), top)
@@ -212,18 +212,16 @@ def _accumulation_fact(bench: Bench) -> Fact:
         f"(tried to {row['largest tried']})"
         for dtype, row in readings.items()
     ]
-    return Fact(
-        "accumulation width",
+    question = (
         "How small a term survives beside 1 in an f32 accumulator: the largest s for which "
-        "1 + 2^-s is kept, added to the accumulator / inside one instruction?",
-        listing(words_),
-        None,
-        readings,
+        "1 + 2^-s is kept, added to the accumulator / inside one instruction?"
     )
+    return [Fact("accumulation width", question, listing(words_), None, readings)]
 
 
-def _tf32_fact(bench: Bench) -> Fact:
+def _tf32_facts() -> list[Fact]:
     form = Wgmma("tf32", "tf32", 8)
+    bench = Bench([wgmma_kernel(form)])
     values = (1 + np.arange(64) * 2.0**-13).astype(np.float32)
     a_bits = np.zeros((64, 32), np.uint32)
     b_bits = np.zeros((8, 32), np.uint32)
@@ -234,11 +232,12 @@ def _tf32_fact(bench: Bench) -> Fact:
     holds = bool(np.array_equal(got, truncated))
     rounded = ((values.view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32)
     answer = "truncates" if holds else "rounds" if np.array_equal(got, rounded) else "neither"
-    return Fact("tf32 inputs", "Does wgmma truncate or round f32 bits read as tf32?", answer, holds)
+    question = "Does wgmma truncate or round f32 bits read as tf32?"
+    return [Fact("tf32 inputs", question, answer, holds)]
 
 
-def _chained_fact(bench: Bench) -> Fact:
-    rng = np.random.default_rng(2)
+def _chained_facts() -> list[Fact]:
+    bench, rng = Bench([chained_s8_kernel()]), np.random.default_rng(2)
     a, b = (rng.integers(-1, 2, (rows, 32)) for rows in (64, 32))
     v = rng.integers(-3, 4, (64, 32))
     slot = np.arange(32)
@@ -258,22 +257,18 @@ def _chained_fact(bench: Bench) -> Fact:
         bench.run("chained_s8", values, threads=128, shared_bytes=images.IMAGE_BYTES)
         got = images.read_accumulator(target.read((32, 128), np.int32), 64)
     holds = bool(np.array_equal(got, (a @ b.T) @ v.T))
-    return Fact(
-        "8-bit P permutation",
+    question = (
         "An accumulator packed to 8 bits without moving registers: does permuting the K order of "
         "the second operand (slot 16h+4t+j holds column 16h+2t+j, or 16h+8+2t+j-2 for j >= 2) make "
-        "the product right?",
-        "yes, exact" if holds else "no",
-        holds,
+        "the product right?"
     )
+    return [Fact("8-bit P permutation", question, "yes, exact" if holds else "no", holds)]
 
 
-def measure() -> list[Fact]:
-    """All facts of this file (needs a GPU with wgmma)."""
-    bench = Bench(kernels())
-    return [
-        *_descriptor_facts(bench),
-        _chained_fact(bench),
-        _accumulation_fact(bench),
-        _tf32_fact(bench),
-    ]
+#: All experiments of this file (they need a GPU with wgmma).
+EXPERIMENTS = (
+    Experiment("descriptors", _descriptor_facts),
+    Experiment("8-bit P", _chained_facts),
+    Experiment("accumulation", _accumulation_facts),
+    Experiment("tf32 inputs", _tf32_facts),
+)

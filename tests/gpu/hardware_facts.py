@@ -7,8 +7,8 @@
 Idea: what a manual leaves open (which bytes a descriptor reads, what a clipped store touches, what
 a fence costs) is settled by small kernels whose answer is compared byte for byte with numpy.
 
-Invariants: each batch runs in a supervised child, so that a fault or a hang spoils that batch only
-and is reported; the JSON holds every reading; the page is made from the JSON alone.
+Invariants: each experiment runs in a supervised child, so that a fault or a hang spoils that one
+only and is reported; the JSON holds every reading; the page is made from the JSON alone.
 
 Never: uses the compiler, or writes a fact by hand.
 """
@@ -29,7 +29,7 @@ from tilec.backend_ptx.assemble import assemble, find_tool, version
 from tilec.backend_ptx.module import device_facts, driver
 from tilec.runtime.supervise import SupervisedError, run
 
-#: Batches in the order of the page; each is a module with `kernels()` and `measure()`.
+#: Batches in the order of the page; each is a module with `kernels()` and `EXPERIMENTS`.
 BATCHES = {
     "tma": "Tensor copies, small matrices, shared memory",
     "wgmma": "wgmma operands and accumulators",
@@ -47,9 +47,16 @@ def _module(batch: str) -> Any:
     return importlib.import_module(f"tests.gpu.fact_{batch}")
 
 
-def measure_batch(batch: str) -> list[dict[str, Any]]:
-    """The facts of one batch as plain data; runs inside the child."""
-    return [fact.record() for fact in _module(batch).measure()]
+def measure_batch(batch: str, limit_s: float = LIMIT_S) -> dict[str, Any]:
+    """The facts of one batch as plain data, and by experiment what kept others from being found."""
+    facts: list[dict[str, Any]] = []
+    failures: dict[str, str] = {}
+    for experiment in _module(batch).EXPERIMENTS:
+        try:
+            facts += [fact.record() for fact in experiment.facts(limit_s)]
+        except SupervisedError as error:
+            failures[experiment.name] = str(error)
+    return {"facts": facts, "failures": failures}
 
 
 def describe_device() -> dict[str, Any]:
@@ -67,7 +74,7 @@ def describe_device() -> dict[str, Any]:
 
 
 def measure(batches: Sequence[str], limit_s: float = LIMIT_S) -> dict[str, Any]:
-    """Run the batches, each in its own child, and collect what they found."""
+    """Run the batches, each experiment in its own child, and collect what they found."""
     page: dict[str, Any] = {
         "taken": datetime.now(UTC).strftime("%Y-%m-%d"),
         "device": run(describe_device, limit_s=limit_s),
@@ -75,19 +82,17 @@ def measure(batches: Sequence[str], limit_s: float = LIMIT_S) -> dict[str, Any]:
         "batches": {},
     }
     for batch in batches:
-        try:
-            page["batches"][batch] = {"facts": run(measure_batch, batch, limit_s=limit_s)}
-        except SupervisedError as error:
-            page["batches"][batch] = {"facts": [], "failure": str(error)}
+        page["batches"][batch] = measure_batch(batch, limit_s)
         print(f"{batch}: {_summary(page['batches'][batch])}", file=sys.stderr, flush=True)
     return page
 
 
 def _summary(batch: dict[str, Any]) -> str:
-    if "failure" in batch:
-        return f"failed: {batch['failure']}"
     against = [fact["name"] for fact in batch["facts"] if fact["holds"] is False]
-    return f"{len(batch['facts'])} facts" + (f", against: {'; '.join(against)}" if against else "")
+    lines = [f"{len(batch['facts'])} facts"]
+    lines += [f"does not hold: {name}" for name in against]
+    lines += [f"failed: {name}: {why}" for name, why in batch["failures"].items()]
+    return "\n  ".join(lines)
 
 
 def render(page: dict[str, Any]) -> str:
@@ -108,9 +113,9 @@ def render(page: dict[str, Any]) -> str:
     ]
     for batch, found in page["batches"].items():
         lines += ["", f"## {BATCHES[batch]}", ""]
-        if "failure" in found:
-            first = found["failure"].splitlines()[0]
-            lines += [f"Not measured: {first}", ""]
+        for name, why in found["failures"].items():
+            lines += [f"Not measured: {name}: {why.splitlines()[0]}", ""]
+        if not found["facts"]:
             continue
         lines += ["| fact | question | measured | claim |", "| --- | --- | --- | --- |"]
         lines += [_row(fact) for fact in found["facts"]]
@@ -147,7 +152,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="where to write the readings")
     parser.add_argument("--render", type=Path, help="print the page made from these readings")
     parser.add_argument("--assemble-only", action="store_true", help="assemble, run nothing")
-    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds a batch may take")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds a child may take")
     parser.add_argument("--batch", action="append", choices=list(BATCHES), help="only these")
     options = parser.parse_args()
     batches = options.batch or list(BATCHES)
@@ -161,7 +166,7 @@ def main() -> int:
         options.json.write_text(json.dumps(page, indent=1) + "\n")
     else:
         print(render(page), end="")
-    return int(any("failure" in found for found in page["batches"].values()))
+    return int(any(found["failures"] for found in page["batches"].values()))
 
 
 if __name__ == "__main__":

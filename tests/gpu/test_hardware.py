@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gpu.hardware_facts import BATCHES, LIMIT_S, measure_batch
-from tilec.runtime.supervise import run
+from tests.gpu.hardware_facts import BATCHES, measure_batch
 
 
 @pytest.mark.parametrize("batch", BATCHES)
 def test_claims_hold_on_this_device(batch: str) -> None:
     """Every claim that the compiler relies on is measured again."""
-    facts = run(measure_batch, batch, limit_s=LIMIT_S)
-    assert facts
-    assert [fact["name"] for fact in facts if fact["holds"] is False] == []
+    found = measure_batch(batch)
+    assert found["failures"] == {}
+    assert found["facts"]
+    assert [fact["name"] for fact in found["facts"] if fact["holds"] is False] == []

@@ -73,7 +73,7 @@ def _page(facts: list[dict[str, Any]], **extra: Any) -> dict[str, Any]:
         "shared_bytes_per_cta": 232448,
         "cuda": "13.0",
     }
-    batch = {"facts": facts, **extra}
+    batch = {"facts": facts, "failures": {}, **extra}
     return {"taken": "2026-01-01", "device": device, "ptxas": None, "batches": {"tma": batch}}
 
 
@@ -88,8 +88,16 @@ def test_the_page_is_made_from_the_readings_alone() -> None:
     assert "| two | c? | no | **does not hold** |" in page
 
 
-def test_a_failed_batch_is_reported_on_the_page() -> None:
+def test_a_failed_experiment_is_reported_beside_the_facts_of_the_others() -> None:
     """Only its first line: the rest is in the readings."""
-    page = render(_page([], failure="the child was killed\ntrace"))
-    assert "Not measured: the child was killed" in page
+    fact: dict[str, Any] = {
+        "name": "one",
+        "question": "a?",
+        "answer": "yes",
+        "holds": None,
+        "readings": {},
+    }
+    page = render(_page([fact], failures={"edges": "the child was killed\ntrace"}))
+    assert "Not measured: edges: the child was killed" in page
+    assert "| one | a? | yes |" in page
     assert "trace" not in page

@@ -12,6 +12,7 @@ Never: decides anything about a kernel, retries a failed call, or hides an assem
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 from dataclasses import dataclass, field
@@ -205,9 +206,12 @@ class DeviceBuffer:
         """The buffer itself."""
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Free the memory."""
-        self.close()
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Free the memory; while another exception passes, a failure to free adds nothing."""
+        # A fault of a kernel fails every later call of its context, `cuMemFree` too: the first
+        # error is the one to show.
+        with contextlib.nullcontext() if kind is None else contextlib.suppress(CudaError):
+            self.close()
 
 
 # --- modules and functions ---------------------------------------------------------------------
