@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.marked_lines import expectations, op_lines
-from tilec.ir.core import Kernel, Module
+from tilec.ir.core import Kernel, Module, Region
 from tilec.ir.parser import parse_module
 from tilec.ir.verify import kernel_faults
 
@@ -52,3 +52,37 @@ def test_every_comment_belongs_to_an_op() -> None:
         text = path.read_text()
         known = set(op_lines(text, parse_module(text)).values())
         assert set(expectations(text)) <= known, path.name
+
+
+ORDERS = {
+    "cta.acquire",
+    "cta.commit",
+    "cta.drain_stores",
+    "cta.load",
+    "cta.publish",
+    "cta.release",
+    "cta.settle",
+    "cta.sync",
+    "cta.wait",
+}
+
+
+def _removable(region: Region) -> Iterator[tuple[Region, int]]:
+    for position, op in enumerate(region.ops):
+        if op.name in ORDERS and not op.results:
+            yield region, position
+        for nested in op.regions:
+            yield from _removable(nested)
+
+
+def test_leaving_out_any_one_op_that_orders_is_noticed() -> None:
+    """The gemm has none too many: each release, commit, wait, fence and barrier is needed."""
+    module = parse_module((HERE / "gemm.tir").read_text())
+    (kernel,) = module.kernels
+    places = list(_removable(kernel.body))
+    assert len(places) > 15
+    for region, position in places:
+        op = region.ops.pop(position)
+        assert kernel_faults(module, kernel), f"{op} is not missed"
+        region.ops.insert(position, op)
+    assert kernel_faults(module, kernel) == []

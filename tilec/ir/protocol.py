@@ -1,10 +1,11 @@
 """The protocol of level ``cta``: what is done with rings, products, stores and turns, and when.
 
-Two kinds of rules. Those about the kernel as a whole (warps, registers, named barriers, shared
-memory, who fills a ring and who empties it) are in ``resources``. Those about order are checked
-here by running each role's body on abstract states: what an op does to a state, and what it asks
-of it, is in ``order``. A branch is taken both ways (ways of one condition agree); a loop is run
-again until no new state appears, so a slot or flight that it carries is followed through it.
+Three kinds of rules. Those about the kernel as a whole (warps, registers, named barriers, shared
+memory, who fills a ring and who empties it) are in ``resources``, those about tensor maps and
+their tiles in ``copies``. Those about order are checked here by running each role's body on
+abstract states: what an op does to a state, and what it asks of it, is in ``order``. A branch is
+taken both ways (ways of one condition agree); a loop is run again until no new state appears, so
+a slot or flight that it carries is followed through it.
 
 Nothing is executed, and no arithmetic is done beyond telling two windows apart. Roles are looked
 at one by one: whether two roles together can deadlock is not decided here.
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from tilec.ir.copies import copy_faults
 from tilec.ir.core import Kernel, Op, Region, Value
 from tilec.ir.held import State
 from tilec.ir.levels import cta, flow, math
@@ -35,7 +37,7 @@ def protocol_faults(kernel: Kernel, target: Target | None = None) -> list[Fault]
 
     Limits of the machine are checked when a target is given.
     """
-    faults = resource_faults(kernel, target)
+    faults = [*resource_faults(kernel, target), *copy_faults(kernel)]
     for op in kernel.body.ops:
         if isinstance(op, cta.Role):
             faults.extend(_Walk(op).faults())

@@ -258,6 +258,52 @@ def _group_faults(kernel: Kernel) -> Iterator[Fault]:
                 )
 
 
+def _reaches(value: Value[Any], wanted: Value[Any]) -> bool:
+    """Whether ``value`` is computed from ``wanted``."""
+    seen: set[Value[Any]] = set()
+    waiting = [value]
+    while waiting:
+        at = waiting.pop()
+        if at is wanted:
+            return True
+        if at not in seen and isinstance(at.owner, Op):
+            waiting.extend(at.owner.operands)
+        seen.add(at)
+    return False
+
+
+def _own_place(value: Value[Any], group: Value[Any]) -> bool:
+    """Whether a shared tile is seen through a window that depends on the group's number."""
+    made = value.owner
+    if isinstance(made, cta.Window):
+        return _reaches(made.block, group) or _own_place(made.x, group)
+    if isinstance(made, cta.TransposeView):
+        return _own_place(made.x, group)
+    return False
+
+
+def _place_faults(kernel: Kernel) -> Iterator[Fault]:
+    """Groups run one body at the same time: each writes to rows of its own.
+
+    Where turns or a branch set one group apart, it is left to them.
+    """
+    for role in _roles(kernel):
+        ordered = any(isinstance(op, cta.WaitTurn) for op in role.body.walk())
+        if role.warps == role.group or ordered:
+            continue
+        for op in role.body.walk():
+            if (
+                isinstance(op, cta.Put)
+                and not _own_place(op.target, role.body.args[0])
+                and not _in_branch(role.body, op)
+            ):
+                yield Fault(
+                    op,
+                    f"{role.warps // role.group} groups write the same tile: "
+                    "a cta.window by the group's number gives each its own rows",
+                )
+
+
 # --- who fills a ring and who empties it -------------------------------------------------------
 
 
@@ -316,6 +362,7 @@ def resource_faults(kernel: Kernel, target: Target | None) -> list[Fault]:
         *_register_faults(kernel, target.registers_per_sm if target else None),
         *_barrier_faults(kernel, target.named_barriers if target else 16),
         *_group_faults(kernel),
+        *_place_faults(kernel),
         *_ring_faults(kernel),
         *_shared_faults(kernel, target.shared_per_cta if target else None),
     ]

@@ -1,0 +1,73 @@
+"""Tensor maps against the tiles that they fill or empty.
+
+The map fixes element type, box and swizzle of each copy, the tile's layout says what is needed;
+if they differ the bytes land elsewhere, or a barrier waits for bytes that never come. Nothing is
+decided here that the two do not already say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tilec.ir.core import Kernel, Op, Value
+from tilec.ir.levels import cta
+from tilec.ir.types import Shared, TensorMap
+from tilec.ir.verify import Fault
+from tilec.layout.linear import LayoutRefusal
+from tilec.layout.shared import swizzle_of
+from tilec.layout.tma import boxes
+
+
+def copy_faults(kernel: Kernel) -> Iterator[Fault]:
+    """Loads and stores whose map does not fit their tile."""
+    for op in kernel.body.walk():
+        if isinstance(op, cta.Load):
+            parts = op.ring.type.parts
+            if 0 <= op.part < len(parts):
+                yield from _misfits(op, op.source, parts[op.part], op.axes, op.origin)
+        elif isinstance(op, cta.StoreTile):
+            yield from _misfits(op, op.target, op.x.type, op.axes, op.origin)
+
+
+def _misfits(
+    op: Op,
+    target: Value[Any],
+    tile: Any,
+    axes: Sequence[int],
+    origin: Sequence[Value[Any]],
+) -> Iterator[Fault]:
+    made, kind = target.owner, target.type
+    if not (
+        isinstance(made, cta.TensorMapOf)
+        and isinstance(kind, TensorMap)
+        and isinstance(tile, Shared)
+    ):
+        return
+    rank = len(made.array.type.shape)
+    if len(origin) != rank:
+        yield Fault(op, f"the array has {rank} axes, the origin gives {len(origin)}")
+    if len(axes) != len(tile.shape) or not set(axes) <= set(made.axes):
+        yield Fault(op, f"axes {axes} do not name one axis of the map for each of the tile's")
+        return
+    if kind.dtype != tile.dtype:
+        yield Fault(op, f"the map copies {kind.dtype}, the tile holds {tile.dtype}")
+    try:
+        swizzle = swizzle_of(tile.layout)
+        whole = tile.layout.shape == tile.shape
+        needed = [
+            tuple(
+                {axes[a]: e for a, e in zip(b.axes, b.extents, strict=True)}.get(x, 1)
+                for x in made.axes
+            )
+            for b in (boxes(tile.layout, tile.dtype.bits) if whole else ())
+        ]
+    except LayoutRefusal as refusal:
+        yield Fault(op, f"no TMA copy writes this tile: {refusal}")
+        return
+    if kind.swizzle != swizzle:
+        yield Fault(op, f"the map swizzles {kind.swizzle} bytes, the tile's layout {swizzle}")
+    for box in needed:
+        if box != kind.box:
+            yield Fault(op, f"the map's box is {kind.box}, the tile needs {box}")
+            break
