@@ -149,13 +149,15 @@ def read_facts(module: Module, sizes: dict[str, int], arrays: Sequence[str]) -> 
 
     if not sizes and not arrays:
         return None
-    promised = dict(default_facts(module.kernels[0]).arrays)
+    assumed = default_facts(module.kernels[0])
+    promised, extents = dict(assumed.arrays), dict(assumed.extents)
+    extents.update((name, size_class(size)) for name, size in sizes.items())
     for name, text in _pairs(arrays, "an array").items():
         axis, _, alignment = text.partition(":")
         promised[name] = ArrayFacts(_whole(name, axis), _whole(name, alignment or "16"))
     return Facts(
         tuple(promised.items()),
-        tuple((name, size_class(size)) for name, size in sizes.items()),
+        tuple(extents.items()),
         tuple((n, multiple_class(s)) for n, s in sizes.items() if multiple_class(s) > 1),
     )
 
@@ -301,7 +303,7 @@ def compile_command(
     arrays: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Compile a kernel of a .tk FILE (or go on from a .tir FILE) to PTX or an earlier level."""
-    from tilec.compiler import front, prepare, read_module
+    from tilec.compiler import DEFAULT_WHOLE_EXTENT, front, prepare, read_module, whole_dims
 
     chosen, source = read_schedule(schedule), SourceFile.read(file)
     if file.suffix == ".tir":
@@ -311,7 +313,13 @@ def compile_command(
         wanted, start = read_target(target), "lower"
         bound = _pairs((*bindings, *more), "a compile-time parameter")
         module = front(source, kernel, bound, wanted)
-    prepare(module, read_facts(module, read_sizes(shape), arrays), chosen)
+    sizes = read_sizes(shape)
+    for dim in whole_dims(module.kernels[0]):
+        if dim not in sizes and "extents" not in module.kernels[0].attributes:
+            assumed = f"{dim} is taken to be at most {DEFAULT_WHOLE_EXTENT}"
+            _say([Diagnostic("assumed-size", assumed, help=f"give --shape {dim}=...",
+                             severity="remark")])  # fmt: skip
+    prepare(module, read_facts(module, sizes, arrays), chosen)
     _through(module, wanted, emit, output, dump, start,
              print_after=print_after, stop_after=stop_after)  # fmt: skip
 

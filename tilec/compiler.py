@@ -20,6 +20,7 @@ from tilec.diagnostics import Diagnostic, DiagnosticError
 from tilec.ir.core import Kernel, Module
 from tilec.ir.declare import Refused
 from tilec.ir.facts import ArrayFacts, Facts, Remark, Schedule
+from tilec.ir.levels import tile
 from tilec.ir.types import Array, Scalar
 from tilec.ir.verify import VerifyError, verify
 from tilec.passes.base import Context
@@ -77,14 +78,29 @@ def only_kernel(names: list[str], where: str) -> str:
     )
 
 
+DEFAULT_WHOLE_EXTENT = 4096
+"""The bound on an axis that ``:`` takes whole, where compiling without arrays gives none."""
+
+
+def whole_dims(kernel: Kernel) -> list[str]:
+    """Names of the sizes known at launch only of which a program holds all at once."""
+    found: dict[str, None] = {}
+    for op in kernel.body.walk():
+        if isinstance(op, tile.Whole) and isinstance(op.size, str):
+            found[str(op.array.type.shape[op.axis])] = None
+    return list(found)
+
+
 def default_facts(kernel: Kernel) -> Facts:
-    """Facts for compiling without arrays at hand: row-major and aligned for every copy."""
+    """Facts for compiling without arrays at hand: row-major, aligned for every copy, and rows of
+    ``DEFAULT_WHOLE_EXTENT`` where a program holds whole ones.
+    """
     arrays = tuple(
         (p.name, ArrayFacts(len(p.type.shape) - 1, 16))
         for p in kernel.body.args
         if isinstance(p.type, Array) and p.type.shape
     )
-    return Facts(arrays)
+    return Facts(arrays, tuple((dim, DEFAULT_WHOLE_EXTENT) for dim in whole_dims(kernel)))
 
 
 def prepare(module: Module, facts: Facts | None, schedule: Schedule) -> Module:

@@ -162,7 +162,10 @@ class Kernel:
             self._allocate(missing, given, views)
         scalars = {p.name: given[p.name] for p in self.parameters if p.dims is None}
         key = (
-            *((v.address, v.shape, v.strides, v.dtype, v.device) for v in views.values()),
+            *(
+                (v.address, v.shape, v.strides, v.dtype, v.device, v.readonly)
+                for v in views.values()
+            ),
             *scalars.values(),
         )
         run = self._ready.get(key)

@@ -1,0 +1,246 @@
+"""Kernels called from Python on a machine without a GPU, and what a launch would pass to one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilec
+from tilec.runtime import kernel as kernels
+from tilec.runtime import launch
+from tilec.runtime.arrays import ArrayView
+from tilec.runtime.host import host_array
+from tilec.targets import by_name
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "gpu_available", lambda: False)
+
+
+def example(name: str) -> Any:
+    return getattr(tilec.load(str(EXAMPLES / f"{name}.tk")), name)
+
+
+def random(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float16)
+
+
+def test_outputs_are_allocated_and_returned() -> None:
+    a, b = random(20, 30), random(40, 30)
+    c = example("gemm")(a, b)
+    assert c.shape == (20, 40)
+    assert c.dtype == np.float16
+    wide = a.astype(np.float64) @ b.T.astype(np.float64)
+    assert np.abs(c - wide).max() < 0.02
+
+
+def test_outputs_may_be_given_by_place_or_by_name() -> None:
+    a, b = random(5, 7), random(5, 7)
+    c, d = np.empty((5, 7), np.float16), np.empty((7, 5), np.float16).T
+    add = example("add")
+    assert add(a, b, c) is c
+    assert add(a, b, c=d) is d
+    assert np.array_equal(c, a + b)
+    assert np.array_equal(d, c)
+
+
+def test_the_element_type_comes_from_the_arrays_and_bits_stand_for_bf16() -> None:
+    x = np.full((3, 4), 0x3F80, np.uint16)  # 1.0
+    y = example("add")(x, x)
+    assert y.dtype == np.uint16
+    assert np.all(y == 0x4000)
+    ones = np.ones((3, 4), np.float32)
+    assert np.array_equal(example("add")(ones, ones), ones + ones)
+
+
+def test_bound_parameters_win() -> None:
+    x = np.full((3, 4), 0x3C00, np.uint16)  # 1.0 as f16 bits
+    assert np.all(example("add").using(T="f16")(x, x) == 2.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda k: k(random(2, 3)), "takes 2 or 3 arguments here, got 1"),
+        (lambda k: k(random(2, 3), 1.0), "b of add.* is an array, got 1.0"),
+        (lambda k: k(random(2, 3), random(2, 3), d=random(2, 3)), "no parameter `d`"),
+        (lambda k: k(random(2, 3), random(2, 4)), r"N is 3 in a .* and 4 in b"),
+        (lambda k: k(random(2, 3), random(2, 3).astype("f4")), "b is an array of f32"),
+    ],
+)
+def test_calls_that_do_not_fit_are_refused(call: Any, said: str) -> None:
+    with pytest.raises(tilec.LaunchError, match=said):
+        call(example("add"))
+
+
+def test_what_is_written_may_not_overlap() -> None:
+    a = random(8, 8)
+    add = example("add")
+    with pytest.raises(tilec.LaunchError, match="c is written and overlaps a"):
+        add(a, random(8, 8), a)
+    with pytest.raises(tilec.LaunchError, match="its elements overlap"):
+        add(a, a, np.lib.stride_tricks.as_strided(random(8), (8, 8), (0, 2)))
+    halves = random(8, 16)
+    add(halves[:, :8], a, halves[:, 8:])  # interleaved, not overlapping
+    add(a, a)  # inputs may be the same
+    frozen = random(8, 8)
+    frozen.flags.writeable = False
+    with pytest.raises(tilec.LaunchError, match="the array is read-only"):
+        add(a, a, frozen)
+
+
+def test_a_requirement_is_named_in_the_refusal() -> None:
+    k = tilec.compile(
+        "kernel twice(a: f32[M], c: out f32[M]):\n"
+        "    require M % 16 == 0\n"
+        "    for i in parallel(tiles(M)):\n"
+        "        c[i] = a[i] * 2.0\n"
+    ).twice
+    ones = np.ones(32, np.float32)
+    assert np.array_equal(k(ones), ones * 2)
+    with pytest.raises(tilec.LaunchError, match=r"2: twice requires M % 16 == 0; here M = 33"):
+        k(np.ones(33, np.float32))
+
+
+def test_nothing_runs_for_empty_outputs_and_no_sum_is_zero() -> None:
+    gemm = example("gemm")
+    assert gemm(random(0, 5), random(4, 5)).shape == (0, 4)
+    c = np.full((3, 4), np.nan, np.float16)
+    gemm(random(3, 0), random(4, 0), c)
+    assert np.array_equal(c, np.zeros((3, 4)))
+
+
+def test_names_are_suggested() -> None:
+    program = tilec.load(str(EXAMPLES / "gemm.tk"))
+    with pytest.raises(AttributeError, match="did you mean `gemm`"):
+        _ = program.gem
+    assert "gemm" in dir(program)
+    assert repr(program.gemm) == "<kernel gemm(a: T[M, K], b: T[N, K], c: out T[M, N])>"
+
+
+def test_prepared_calls_do_not_keep_arrays_alive() -> None:
+    import weakref
+
+    class Owned(np.ndarray):
+        """An array that can be watched."""
+
+    a = random(4, 4).view(Owned)
+    watched = weakref.ref(a)
+    add = example("add")
+    add(a, random(4, 4))
+    del a
+    assert watched() is None
+
+
+def test_memory_of_any_strides_is_read_in_place() -> None:
+    base = np.arange(24, dtype=np.float32).reshape(4, 6)
+    from tilec.runtime.arrays import view
+
+    for array in (base, base.T, base[::-1, ::2], base[1:1]):
+        assert np.array_equal(host_array(view(array)), array)
+
+
+# --- what a launch passes -------------------------------------------------------------------------
+
+
+class _FakeModule:
+    """A module that loads nothing."""
+
+    def function(self, name: str) -> str:
+        return name
+
+
+class _FakeLaunch:
+    """Keeps what it is given."""
+
+    made: list[_FakeLaunch]
+
+    def __init__(self, function: str, grid: Any, block: Any, shared: int, arguments: Any) -> None:
+        self.function, self.grid, self.block, self.shared = function, grid, block, shared
+        self.arguments = arguments
+        self.streams: list[int] = []
+        _FakeLaunch.made.append(self)
+
+    def __call__(self, stream: int) -> None:
+        self.streams.append(stream)
+
+
+@pytest.fixture
+def _fake_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    _FakeLaunch.made = []
+    monkeypatch.setattr(launch, "activate", lambda ordinal: None)
+    monkeypatch.setattr(launch.Module, "load", lambda ptx, ordinal: _FakeModule())
+    monkeypatch.setattr(launch, "Launch", _FakeLaunch)
+    monkeypatch.setattr(launch, "encode", lambda *map_of: repr(map_of).encode()[:128].ljust(128))
+
+
+def device_array(shape: tuple[int, int], strides: tuple[int, int], address: int) -> ArrayView:
+    return ArrayView(address, shape, strides, "bf16", ("cuda", 0), None)
+
+
+@pytest.mark.usefixtures("_fake_driver")
+def test_a_launch_passes_what_the_kernel_lists() -> None:
+    k = example("gemm")
+    views = {
+        "a": device_array((300, 72), (72, 1), 1 << 20),
+        "b": device_array((130, 72), (72, 1), 1 << 21),
+        "c": device_array((300, 130), (130, 1), 1 << 22),
+    }
+    call = k.sort_out(views, {}, by_name("90"))
+    loaded = k.load(call, by_name("90"), 0)
+    loaded(call.views, {}, 7)
+    loaded(call.views, {}, 8)
+    (made,) = _FakeLaunch.made
+    assert made.streams == [7, 8]
+    assert made.block == (loaded.compiled.threads, 1, 1)
+    tiles = dict(loaded.compiled.schedule.tiles)
+    assert made.grid[0] == -(-300 // tiles["i"]) * -(-130 // tiles["j"])
+    for index, parameter in enumerate(loaded.compiled.parameters):
+        stored = made.arguments.value_bytes(index)
+        kind, name, *rest = parameter
+        if kind == "map":
+            assert stored.startswith(f"({views[name].address}, 'bf16'".encode())
+        elif kind == "extent":
+            assert int.from_bytes(stored, "little") == views[name].shape[rest[0]]
+        elif kind == "pointer":
+            assert int.from_bytes(stored, "little") == views[name].address
+        else:
+            assert kind == "stride"
+            assert int.from_bytes(stored, "little") == views[name].strides[rest[0]]
+
+
+@pytest.mark.usefixtures("_fake_driver")
+def test_sizes_of_one_class_share_a_compilation() -> None:
+    k = example("add")
+    target = by_name("90")
+
+    def compiled(m: int, n: int) -> Any:
+        views = {x: device_array((m, n), (n, 1), (1 + i) << 24) for i, x in enumerate("abc")}
+        return k.compile(k.sort_out(views, {}, target), target)
+
+    assert compiled(1000, 1000) is compiled(1016, 1000)
+    assert compiled(1000, 1000) is not compiled(1000, 1001)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "wanted"),
+    [
+        ("f32", 1.0, "0000803f00000000"),
+        ("f16", 1.0, "003c000000000000"),
+        ("bf16", 1.0, "803f000000000000"),
+        ("s32", -1, "ffffffffffffffff"),
+        ("u8", 257, "0100000000000000"),
+        ("s64", 1 << 63, "0000000000000080"),
+        ("bool", 3, "0100000000000000"),
+    ],
+)
+def test_scalars_are_passed_as_their_bits(dtype: str, value: Any, wanted: str) -> None:
+    from tilec.ir.types import DTYPES
+
+    assert launch.scalar_bits(DTYPES[dtype], value).hex() == wanted
