@@ -157,7 +157,7 @@ class Chooser:
             default=None,
         )
         if best is None:
-            raise refused(main, "no tile fits what is pinned: rows are 64 for each warpgroup")
+            raise self.no_candidate(main, rows, element)
         for axis, size in ((rows, best.rows), (columns, best.columns), (deep, best.depth)):
             if axis is not None:
                 self.settle(axis, size)
@@ -173,6 +173,23 @@ class Chooser:
             f"tiles of {best.rows} x {best.columns} x {best.depth}, {best.warpgroups} warpgroups: "
             f"least cycles of the candidates over {self.ctx.target.sms} SMs",
             mapped=mapped,
+        )
+
+    def no_candidate(self, main: tile.Dot, rows: AxisClass | None, element: int) -> Refused:
+        """Why every candidate fell to the pins."""
+        height = self.pinned(rows) if rows is not None else None
+        if height is not None and height % PRODUCT_ROWS:
+            return refused(
+                main,
+                f"tiles.{rows.name if rows else ''} = {height}: a product takes rows in multiples "
+                f"of {PRODUCT_ROWS}",
+            )
+        pins = {**dict(self.ctx.schedule.tiles), "stages": self.schedule.stages or STAGES[0]}
+        listed = ", ".join(f"{name} = {value}" for name, value in pins.items())
+        return refused(
+            main,
+            f"no tile with {listed} fits {self.ctx.target.shared_per_cta} bytes of shared memory "
+            f"and {max(COLUMNS)} columns",
         )
 
     def settle(self, axis: AxisClass, size: int) -> None:
@@ -216,8 +233,19 @@ class Chooser:
         most = max(COLUMNS) if mapped else SINGLE_COLUMNS
         widths = [pinned[1]] if pinned[1] else [c for c in COLUMNS if c <= most // accumulators]
         depth = pinned[2] or DEPTH_BYTES // element
-        shapes = [Shape(h, w, depth, g) for h, g in heights for w in widths]
+        lefts, rights = self.operands(rows, columns)
+        shapes = [Shape(h, w, depth, g, lefts, rights) for h, g in heights for w in widths]
         return [s for s in shapes if self.fits(s, element)]
+
+    def operands(self, rows: AxisClass, columns: AxisClass) -> tuple[int, int]:
+        """How many loads with these rows, and with these columns, feed the products."""
+        found: tuple[set[Any], set[Any]] = (set(), set())
+        for op in self.kernel.body.walk():
+            if isinstance(op, tile.Dot):
+                for side, (operand, axis) in enumerate(((op.a, 0), (op.b, 1))):
+                    if self.axes.of(operand, axis) in (rows, columns):
+                        found[side].add(source_of(operand)[0])
+        return max(1, len(found[0])), max(1, len(found[1]))
 
     def pinned(self, axis: AxisClass) -> int | None:
         """The size that a class already has."""
@@ -272,6 +300,8 @@ class Chooser:
         if self.schedule.warpgroups:
             most = WARPGROUP_WARPS * self.schedule.warpgroups
         warps = warps_per_row(bound, most)
+        if self.alone(whole):
+            warps = max(warps, WARPGROUP_WARPS)
         grain = WARP * warps * vector
         size = -(-max(bound, 1) // grain) * grain
         pinned = self.pinned(whole)
@@ -295,6 +325,14 @@ class Chooser:
             at,
             f"rows of up to {size} stay in registers: {warps} warps a row, {held} elements a "
             f"thread, {teams * several} rows a CTA",
+        )
+
+    def alone(self, whole: AxisClass) -> bool:
+        """Whether rows are vectors of their own, which all warps of a CTA share."""
+        return all(
+            len(op.x.type.shape) == 1
+            for op in self.kernel.body.walk()
+            if isinstance(op, math.Reduce) and self.axes.of(op.x, op.axis) is whole
         )
 
     def others(self, done: list[AxisClass], rows: int) -> None:

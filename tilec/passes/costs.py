@@ -27,23 +27,36 @@ TYPICAL_EXTENT = 4096
 
 @dataclass(frozen=True)
 class Shape:
-    """The tile of a product: rows, columns, K of one stage, and the warpgroups that share it."""
+    """The tile of a product: rows, columns, K of one stage, and the warpgroups that share it.
+
+    A stage holds ``lefts`` operands with the rows and ``rights`` with the columns.
+    """
 
     rows: int
     columns: int
     depth: int
     warpgroups: int
+    lefts: int = 1
+    rights: int = 1
+
+    @property
+    def products(self) -> int:
+        """Products a round, at least."""
+        return max(self.lefts, self.rights)
 
     def stage_bytes(self, element_bytes: int) -> int:
         """Bytes of one stage of both operands."""
-        return (self.rows + self.columns) * self.depth * element_bytes
+        return (
+            (self.rows * self.lefts + self.columns * self.rights) * self.depth * element_bytes
+        )
 
 
 def round_cycles(target: Target, shape: Shape, element_bytes: int) -> float:
     """Cycles of one round of K when the ring never runs dry."""
     rate = target.tensor_flops_per_cycle * 2 / element_bytes
-    tensor = 2 * shape.rows * shape.columns * shape.depth / rate
-    read = (shape.rows + shape.columns * shape.warpgroups) * shape.depth * element_bytes
+    tensor = 2 * shape.rows * shape.columns * shape.depth * shape.products / rate
+    once = (shape.rows + shape.columns * shape.warpgroups) * shape.depth * element_bytes
+    read = once * shape.products
     fetched = shape.stage_bytes(element_bytes)
     return max(tensor, read / SHARED_BYTES_PER_CYCLE, fetched / L2_BYTES_PER_CYCLE)
 

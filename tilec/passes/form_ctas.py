@@ -242,7 +242,7 @@ def _one_tile(
             continue
         step = constant(f.body, int(size))
         f.origins[arg] = f.body.add(math.Mul(place, step), arg.name).out
-    _region(f, loop.body, uses, 1)
+    _region(f, loop.body, uses, 2 if f.schedule.persistent else 1)
 
 
 def _role(f: Forming, loop: tile.Parallel, uses: Uses) -> None:

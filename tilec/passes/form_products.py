@@ -17,7 +17,7 @@ from typing import Any
 from tilec.ir.core import Op, Region, Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, flow, math, tile
-from tilec.ir.types import Flight, Index, Register, Ring, Shared
+from tilec.ir.types import Flight, Register, Ring, Shared
 from tilec.layout.descriptor import matrix_descriptor
 from tilec.layout.fragments import blocked
 from tilec.layout.linear import LayoutError, LayoutRefusal
@@ -41,7 +41,7 @@ class Stage:
     plans: dict[tile.Load, Mapped]
     last_use: Op
     needs: set[Op] = field(default_factory=set)
-    """Ops that compute the loads' scalar subscripts in the same region."""
+    """Ops that compute the loads' subscripts in the same region."""
 
 
 def source_of(value: Value[Any]) -> tuple[Value[Any], bool]:
@@ -93,7 +93,7 @@ def find_stage(f: Forming, region: Region, uses: dict[Value[Any], list[Op]]) -> 
             tiles.add(op.out)
     last = [op for op in region.ops if _reads(op, tiles)][-1]
     stage = Stage(loads, plans, last)
-    wanted = {s for load in loads for s in load.subscripts if not isinstance(s.type, Index)}
+    wanted = {s for load in loads for s in load.subscripts}
     for op in reversed(region.ops):
         if wanted & set(op.results):
             stage.needs.add(op)

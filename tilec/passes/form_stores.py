@@ -37,6 +37,10 @@ CLIP_BYTES = 16
 """A TMA store clips at an inner extent that is a multiple of this."""
 
 
+PIECE_COLUMNS = 64
+"""Columns of a product's result that leave registers together."""
+
+
 @dataclass(frozen=True)
 class Staging:
     """How a tile leaves through shared memory: piece by piece of ``width`` columns."""
@@ -58,18 +62,45 @@ def form_store(f: Forming, op: tile.Store) -> None:
         staging = _staging(f, op, value.type)
     except Refused as refusal:
         f.ctx.remark(op, f"{op.array.name} is written from registers: {refusal}")
+        _write(f, op, value)
+        return
+    _staged_store(f, op, value, staging)
+
+
+def _write(f: Forming, op: tile.Store, value: Value[Register]) -> None:
+    """Straight from registers; a wide tile in pieces, so that few of its inputs live at once."""
+    axes = tile_axes(op.subscripts)
+    origin = f.place(op.subscripts, whole=False)
+    type = value.type
+    width = int(type.shape[-1])
+    pieces = 1
+    if len(type.shape) == 2 and f.team.split is not None:
+        while width // pieces > PIECE_COLUMNS and width % (2 * pieces) == 0:
+            pieces *= 2
+    try:
+        layout = sliced(type.layout, width // pieces) if pieces > 1 else type.layout
+    except (LayoutError, Refused):
+        pieces, layout = 1, type.layout
+    first = origin[axes[-1]]
+    for number in range(pieces):
+        piece = value
+        if pieces > 1:
+            start = number * (width // pieces)
+            kind = Register(type.dtype, layout.shape, layout)
+            piece = f.body.add(cta.Slice(value, axis=1, start=start, type=kind), value.name).out
+            if start:
+                ahead = constant(f.body, start)
+                origin[axes[-1]] = f.body.add(math.Add(first, ahead)).out
         f.body.add(
             cta.Write(
                 op.array,
-                value,
-                tuple(f.place(op.subscripts, whole=False)),
-                axes=tile_axes(op.subscripts),
+                piece,
+                tuple(origin),
+                axes=axes,
                 bounded=f.bounded(op.subscripts),
                 vector=aligned_vector(f.ctx, op, f.schedule),
             )
         )
-        return
-    _staged_store(f, op, value, staging)
 
 
 def _staging(f: Forming, op: tile.Store, type: Register) -> Staging:

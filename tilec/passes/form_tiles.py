@@ -183,22 +183,27 @@ def _reduce(f: Forming, op: math.Reduce) -> None:
             f"a reduction along {axis_class.name}, which several groups share, is not in this "
             "version: pin warpgroups = 1"
         )
-    if not isinstance(op.out.type, Tile):
-        raise Refused("a reduction to a single scalar is not formed in this version")
+    axis = op.axis
+    single = not isinstance(op.out.type, Tile)
+    if single:
+        # A vector is a row of a tile with one row; its one sum is the scalar.
+        layout = value.type.layout.insert(0)
+        type = Register(value.type.dtype, layout.shape, layout)
+        value, axis = f.body.add(math.Expand(value, axis=0, type=type)).out, 1
     before = value.type.layout
-    partial = f.body.add(
-        cta.ReduceThread(value, axis=op.axis, kind=op.kind), op.out.name
-    ).out
+    partial = f.body.add(cta.ReduceThread(value, axis=axis, kind=op.kind), op.out.name).out
     warps = [
         p.digit
         for p in before.placed
-        if p.space == "warp" and op.axis in p.digit.axes
+        if p.space == "warp" and axis in p.digit.axes
     ]
-    combined = f.body.add(
-        cta.ReduceLanes(partial, axis=op.axis, kind=op.kind), op.out.name
-    ).out
+    combined = f.body.add(cta.ReduceLanes(partial, axis=axis, kind=op.kind), op.out.name).out
     if warps:
         combined = _over_warps(f, op, before, combined)
+    if single:
+        scalar = math.Squeeze(combined, axis=0, type=Scalar(combined.type.dtype))
+        f.values[op.out] = f.body.add(scalar, op.out.name).out
+        return
     goal = f.frames.register(op.out)
     f.values[op.out] = _in_layout(f, combined, goal.layout)
 

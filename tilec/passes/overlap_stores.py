@@ -20,6 +20,7 @@ from tilec.ir.types import Register, Scalar, Shared
 from tilec.layout.linear import LayoutError, LayoutRefusal
 from tilec.layout.shared import stripes, swizzle_of, swizzled
 from tilec.passes.base import Context, tile_pass
+from tilec.passes.frames import slice_of
 from tilec.passes.place_shared import object_bytes, total_bytes
 from tilec.passes.raster import constant
 from tilec.passes.simplify import tidy
@@ -92,9 +93,9 @@ def _overlap(kernel: Kernel, role: cta.Role, op: cta.Buffer, limit: int) -> int:
     if len({id(p.region) for p in found}) > 1 or any(p.drain.pending for p in found):
         return 0
     groups = role.warps // role.group
+    rows = int(found[0].store.x.type.shape[0])
     room = total_bytes(kernel) + object_bytes(op) <= limit
     halves = HALVES if room and len(found) > 1 and _double(op, groups) else 1
-    rows = int(found[0].store.x.type.shape[0])
     body = found[0].region
     kept: list[Op] = []
     dropped = {o for p in found for o in (p.drain, p.after)}
@@ -155,23 +156,67 @@ def _block(
 
 
 def cut_first(op: Op, builder: Builder) -> list[Value[Any]] | None:
-    """slice(f(x, ...)) = f(slice(x), ...) for elementwise f."""
+    """slice(f(x, ...)) = f(slice(x), ...) where f works on each element alone."""
     if not isinstance(op, cta.Slice) or not isinstance(op.type, Register):
         return None
     inner = op.x.owner
-    if not isinstance(inner, math.Elementwise | math.Cast):
-        return None
-    operands = []
-    for value in inner.operands:
-        if isinstance(value.type, Register):
-            kind = replace(op.type, dtype=value.type.dtype)
-            value = builder.add(
-                cta.Slice(value, axis=op.axis, start=op.start, type=kind), value.name
-            ).out
-        operands.append(value)
-    builder.loc = inner.loc
-    made = type(inner).from_parts(operands, inner.attributes, [], [op.type])
-    return [builder.add(made).results[0]]
+    builder.loc = inner.loc if isinstance(inner, Op) else op.loc
+    if isinstance(inner, math.Elementwise | math.Cast):
+        operands = [_cut(builder, v, op) for v in inner.operands]
+        made = type(inner).from_parts(operands, inner.attributes, [], [op.type])
+        return [builder.add(made).results[0]]
+    if isinstance(inner, math.Fill):
+        return [builder.add(math.Fill(inner.x, type=op.type)).out]
+    if isinstance(inner, math.Broadcast):
+        spread = inner.x.type.shape[op.axis] != inner.out.type.shape[op.axis]
+        x = inner.x if spread else _cut(builder, inner.x, op)
+        return [builder.add(math.Broadcast(x, type=op.type)).out] if x is not None else None
+    if isinstance(inner, math.Expand) and inner.axis != op.axis:
+        layout = op.type.layout.drop(inner.axis)
+        kind = Register(op.type.dtype, layout.shape, layout)
+        axis = op.axis - (inner.axis < op.axis)
+        x = builder.add(cta.Slice(inner.x, axis=axis, start=op.start, type=kind)).out
+        return [builder.add(math.Expand(x, axis=inner.axis, type=op.type)).out]
+    if isinstance(inner, cta.Read):
+        return [_read_piece(builder, inner, op)]
+    return None
+
+
+def _cut(builder: Builder, value: Value[Any], like: cta.Slice) -> Value[Any]:
+    """The piece of an operand that meets a slice; scalars meet every element."""
+    if not isinstance(value.type, Register) or not isinstance(like.type, Register):
+        return value
+    layout = like.type.layout
+    if value.type.layout.shape != like.x.type.layout.shape:
+        spread = [
+            a
+            for a, (s, t) in enumerate(zip(value.type.shape, like.type.shape, strict=True))
+            if a != like.axis and s != t
+        ]
+        for axis in spread:
+            layout = slice_of(layout, [axis]).insert(axis)
+    kind = Register(value.type.dtype, layout.shape, layout)
+    piece = cta.Slice(value, axis=like.axis, start=like.start, type=kind)
+    return builder.add(piece, value.name).out
+
+
+def _read_piece(builder: Builder, read: cta.Read, like: cta.Slice) -> Value[Any]:
+    """A slice of what is read is read alone, from further along."""
+    origin = list(read.origin)
+    if like.start:
+        axis = read.axes[like.axis]
+        ahead = constant(builder, like.start)
+        origin[axis] = builder.add(math.Add(origin[axis], ahead)).out
+    made = cta.Read(
+        read.array,
+        tuple(origin),
+        axes=read.axes,
+        type=like.type,
+        bounded=read.bounded,
+        vector=read.vector,
+        fill=read.fill,
+    )
+    return builder.add(made, read.out.name).out
 
 
 @tile_pass("overlap-stores", level="cta")

@@ -12,6 +12,7 @@ included, so a simplified program is the same program:
     cast to own type   = x
     transpose twice    = x
     if known           = its branch
+    load, load again   = one load       (arrays that the kernel only reads)
 
 Then equal pure ops are merged, unused ones dropped, and pure ops that do not depend on a loop
 move out of it (``tile`` level only, where nothing has a place yet and so nothing gets longer
@@ -126,6 +127,35 @@ def _invariant(body: Region, *, scalars: bool) -> list[Op]:
     return moved
 
 
+def merge_loads(region: Region, known: dict[Any, Value[Any]] | None = None) -> bool:
+    """Read the same tile of an ``in`` array once; nothing in a launch can change it."""
+    known = dict(known or {})
+    mapping: rewrite.Mapping = {}
+    kept: list[Op] = []
+    for op in region.ops:
+        _replace(op, mapping)
+        for nested in op.regions:
+            merge_loads(nested, known)
+        if isinstance(op, tile.Load) and op.array.type.mode == "in":
+            key = (op.array, op.subscripts)
+            if key in known:
+                mapping[op.out] = known[key]
+                continue
+            known[key] = op.out
+        kept.append(op)
+    changed = len(kept) != len(region.ops)
+    region.ops = kept
+    return changed
+
+
+def _replace(op: Op, mapping: rewrite.Mapping) -> None:
+    if mapping:
+        op.map_operands(mapping)
+        for nested in op.regions:
+            for inner in nested.ops:
+                _replace(inner, mapping)
+
+
 def tidy(region: Region) -> None:
     """Fold, merge and drop within a region, at any level."""
     while True:
@@ -142,5 +172,5 @@ def tidy(region: Region) -> None:
 def simplify(kernel: Kernel, ctx: Context) -> None:
     """Nothing is computed twice, in vain, or again in every round of a loop."""
     tidy(kernel.body)
-    if hoist(kernel.body):
+    if hoist(kernel.body) | merge_loads(kernel.body):
         tidy(kernel.body)
