@@ -52,9 +52,7 @@ def _substitute_op(op: Op, sizes: dict[str, int]) -> None:
     for result in op.results:
         result.type = _sized(result.type, sizes)
         if isinstance(result.type, Tile | Index):
-            extents = (
-                result.type.shape if isinstance(result.type, Tile) else (result.type.size,)
-            )
+            extents = result.type.shape if isinstance(result.type, Tile) else (result.type.size,)
             left = [e for e in extents if is_symbol(e)]
             if left:
                 raise refused(op, f"no size was chosen for {', '.join(map(str, left))}")

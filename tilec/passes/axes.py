@@ -130,10 +130,9 @@ class Axes:
             for values in zip(op.init, carried, flow.yielded(op.body), op.finals, strict=True):
                 self._same(values)
         elif isinstance(op, flow.If):
-            for values in zip(
-                flow.yielded(op.then), flow.yielded(op.otherwise), op.out, strict=True
-            ):
-                self._same(values)
+            branches = (flow.yielded(op.then), flow.yielded(op.otherwise))
+            for result, *yielded in zip(op.out, *branches, strict=True):
+                self._same([result, *yielded])
 
     def _shifted(self, small: Value[Any], large: Value[Any], axis: int) -> None:
         for place in range(_rank(small)):

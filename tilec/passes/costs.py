@@ -46,9 +46,7 @@ class Shape:
 
     def stage_bytes(self, element_bytes: int) -> int:
         """Bytes of one stage of both operands."""
-        return (
-            (self.rows * self.lefts + self.columns * self.rights) * self.depth * element_bytes
-        )
+        return (self.rows * self.lefts + self.columns * self.rights) * self.depth * element_bytes
 
 
 def round_cycles(target: Target, shape: Shape, element_bytes: int) -> float:

@@ -42,9 +42,7 @@ from tilec.passes.simplify import tidy
 Uses = dict[Value[Any], list[Op]]
 
 
-def choose_team(
-    ctx: Context, axes: Axes, region: Region, schedule: Schedule
-) -> Team:
+def choose_team(ctx: Context, axes: Axes, region: Region, schedule: Schedule) -> Team:
     """How warps share the tiles: by rows of products, by whole rows, or all together."""
     dots = [op for op in region.walk() if isinstance(op, tile.Dot)]
     if dots:
@@ -256,7 +254,7 @@ def _role(f: Forming, loop: tile.Parallel, uses: Uses) -> None:
     number = body.add_arg(Scalar(S32), "tile")
     with f.body.inside(body):
         _one_tile(f, loop, number, counts, uses)
-        f.body.add(flow.Yield())
+        f.body.add(flow.Yield(()))
     f.body.loc = loop.loc
     f.body.add(flow.For(index, total, stride, (), body=body))
 
@@ -276,9 +274,7 @@ def form_ctas(kernel: Kernel, ctx: Context) -> None:
     role = Region()
     group = role.add_arg(Scalar(S32), "group")
     top = Region(kernel.body.args)
-    f = Forming(
-        ctx, kernel, schedule, axes, team, frames, Builder(top), Builder(role), group
-    )
+    f = Forming(ctx, kernel, schedule, axes, team, frames, Builder(top), Builder(role), group)
     for arg in kernel.body.args:
         f.values[arg] = arg
     uses = rewrite.uses(kernel.body)
@@ -320,5 +316,3 @@ def _outer(f: Forming) -> Callable[[Op], None]:
             raise refused(op, f"{op.name} outside the parallel loop is not formed in this version")
 
     return form
-
-

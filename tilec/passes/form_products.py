@@ -134,10 +134,10 @@ def fill_stage(f: Forming, stage: Stage, stages: int) -> tuple[Value[Any], Value
             )
     if inside is not outer:
         # One group fills the stage for all.
-        inside.ops.append(flow.Yield())
+        inside.ops.append(flow.Yield(()))
         zero = constant(f.body, 0)
         first = f.body.add(math.Compare(f.group, zero, relation="eq"), "first_group").out
-        idle = Region([], [flow.Yield()])
+        idle = Region([], [flow.Yield(())])
         f.body.add(flow.If(first, types=(), then=inside, otherwise=idle))
     slot = f.body.add(cta.Wait(ring), "slot").out
     for number, load in enumerate(stage.loads):
@@ -253,9 +253,7 @@ def _read_rows(f: Forming, load: tile.Load, turned: bool) -> Value[Register]:
     return f.body.add(made, load.out.name).out
 
 
-def product_team(
-    axes: Axes, dots: list[tile.Dot], warpgroups: int | None
-) -> tuple[AxisClass, int]:
+def product_team(axes: Axes, dots: list[tile.Dot], warpgroups: int | None) -> tuple[AxisClass, int]:
     """The axis that warpgroups split, and their number: 64 rows each."""
     splits = {axes.of(op.out, 0) for op in dots}
     if len(splits) != 1 or None in splits:

@@ -212,5 +212,3 @@ def _scalar_store(f: Forming, op: tile.Store) -> None:
     last = len(op.array.type.shape) - 1
     origin = tuple(f.get(s) for s in op.subscripts)
     f.body.add(cta.Write(op.array, one, origin, axes=(last,)))
-
-

@@ -35,9 +35,7 @@ def _forms(*ops: type[Op]) -> Callable[[Form], Form]:
 
 def elementwise(f: Forming, op: Op) -> None:
     """The same op on registers; scalars stay scalars."""
-    types = [
-        f.frames.register(r) if isinstance(r.type, Tile) else r.type for r in op.results
-    ]
+    types = [f.frames.register(r) if isinstance(r.type, Tile) else r.type for r in op.results]
     operands = [f.get(v) for v in op.operands]
     registers = [t for t in types if isinstance(t, Register)]
     if registers:
@@ -161,7 +159,8 @@ def _broadcast(f: Forming, op: math.Broadcast) -> None:
     if isinstance(value.type, Scalar):
         f.values[op.out] = f.body.add(math.Fill(value, type=goal), op.out.name).out
         return
-    spread = [a for a, (s, t) in enumerate(zip(value.type.shape, goal.shape, strict=True)) if s != t]
+    extents = zip(value.type.shape, goal.shape, strict=True)
+    spread = [axis for axis, (small, large) in enumerate(extents) if small != large]
     for count, axis in enumerate(spread):
         later = spread[count + 1 :]
         layout = goal.layout
@@ -192,11 +191,7 @@ def _reduce(f: Forming, op: math.Reduce) -> None:
         value, axis = f.body.add(math.Expand(value, axis=0, type=type)).out, 1
     before = value.type.layout
     partial = f.body.add(cta.ReduceThread(value, axis=axis, kind=op.kind), op.out.name).out
-    warps = [
-        p.digit
-        for p in before.placed
-        if p.space == "warp" and axis in p.digit.axes
-    ]
+    warps = [p.digit for p in before.placed if p.space == "warp" and axis in p.digit.axes]
     combined = f.body.add(cta.ReduceLanes(partial, axis=axis, kind=op.kind), op.out.name).out
     if warps:
         combined = _over_warps(f, op, before, combined)

@@ -63,7 +63,7 @@ def passages(region: Region, buffer: Value[Any]) -> list[Passage]:
 
 
 def _users(kernel: Kernel, buffer: Value[Any]) -> list[Op]:
-    users = []
+    users: list[Op] = []
     for op in kernel.body.walk():
         if isinstance(op, cta.Put | cta.Get | cta.StoreTile | cta.Product | cta.Exchange) and any(
             isinstance(v.type, Shared) and _root(v) is buffer for v in op.operands
@@ -74,12 +74,10 @@ def _users(kernel: Kernel, buffer: Value[Any]) -> list[Op]:
 
 def _pending(count: int, position: int, halves: int) -> int:
     """Stores started since the half of this passage was last used, in the endless sequence."""
-    since = 0
-    for back in range(1, count + 1):
-        earlier = (position - back) % count
+    for since in range(count):
+        earlier = (position - 1 - since) % count
         if earlier % halves == position % halves:
             return since
-        since += 1
     return 0
 
 

@@ -202,9 +202,7 @@ def replace_loop(loop: flow.For, plan: Plan, into: Builder) -> list[Value[Any]]:
         finals = pipelined(loop, plan, into)
         into.add(flow.Yield(tuple(finals)))
     types = tuple(v.type for v in loop.finals)
-    choice = into.add(
-        flow.If(empty, types=types, then=nothing, otherwise=full, cold=True)
-    )
+    choice = into.add(flow.If(empty, types=types, then=nothing, otherwise=full, cold=True))
     return list(choice.out)
 
 

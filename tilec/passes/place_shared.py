@@ -43,7 +43,8 @@ def total_bytes(kernel: Kernel) -> int:
         at = -(-at // _alignment(op)) * _alignment(op) + object_bytes(op)
     rings = [op for op in objects if isinstance(op.type, Ring)]
     at = -(-at // MBARRIER_BYTES) * MBARRIER_BYTES
-    return at + sum(2 * op.type.stages * MBARRIER_BYTES for op in rings if isinstance(op.type, Ring))
+    stages = sum(op.type.stages for op in rings if isinstance(op.type, Ring))
+    return at + 2 * stages * MBARRIER_BYTES
 
 
 @tile_pass("place-shared", level="cta")

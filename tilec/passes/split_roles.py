@@ -119,9 +119,9 @@ def _copy_loop(op: flow.For, cut: Slice, mapping: rewrite.Mapping, into: Region)
     _copy(op.body, cut, mapping, body)
     results = flow.yielded(op.body)
     body.ops.append(flow.Yield(tuple(mapping.get(results[n], results[n]) for n in kept)))
-    bounds = [mapping.get(v, v) for v in (op.lower, op.upper, op.step)]
+    lower, upper, step = (mapping.get(v, v) for v in (op.lower, op.upper, op.step))
     init = tuple(mapping.get(op.init[n], op.init[n]) for n in kept)
-    fresh = flow.For(*bounds, init, body=body, unroll=op.unroll)
+    fresh = flow.For(lower, upper, step, init, body=body, unroll=op.unroll)
     fresh.loc = op.loc
     for n, final in zip(kept, fresh.finals, strict=True):
         final.name = op.finals[n].name
@@ -193,10 +193,8 @@ def split_roles(kernel: Kernel, ctx: Context) -> None:
         body.ops.append(zero)
         _copy(role.body, cut, {role.body.args[0]: zero.out}, body)
         _without(role.body, moved)
-        low, high = (schedule.registers + (0, 0))[:2] if schedule.registers else (0, 0)
-        producer = cta.Role(
-            label="load", first=0, warps=1, group=1, body=body, registers=low
-        )
+        low, high = (*schedule.registers, 0, 0)[:2]
+        producer = cta.Role(label="load", first=0, warps=1, group=1, body=body, registers=low)
         producer.loc = role.loc
         role.label, role.first, role.registers = "compute", WARPGROUP, high
         kernel.body.ops.insert(kernel.body.ops.index(role), producer)

@@ -71,10 +71,7 @@ def _weave(region: Region, uses: dict[Value[Any], list[Op]]) -> int:
     for op in region.ops:
         for nested in op.regions:
             count += _weave(nested, uses)
-        same = not run or _elements(op.results[0]) == _elements(run[0].results[0]) if (
-            op.results
-        ) else False
-        if _weavable(op) and same:
+        if _weavable(op) and (not run or _elements(op.results[0]) == _elements(run[0].results[0])):
             run.append(op)
             made.update(op.results)
         elif isinstance(op, _LEAD) and not any(v in made for v in op.operands):
