@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,47 @@ def test_memory_of_any_strides_is_read_in_place() -> None:
 
     for array in (base, base.T, base[::-1, ::2], base[1:1]):
         assert np.array_equal(host_array(view(array)), array)
+
+
+@dataclass(frozen=True)
+class Device:
+    """A torch device."""
+
+    type: str
+    index: int | None
+
+
+CPU = Device("cpu", None)
+
+
+class Tensor:
+    """As much of a torch tensor on the CPU as a call reads."""
+
+    __module__ = "torch"
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array, self.shape, self.dtype = array, array.shape, "torch.float16"
+        self.device = CPU
+
+    def data_ptr(self) -> int:
+        """The address."""
+        return int(self.array.ctypes.data)
+
+    def stride(self) -> tuple[int, ...]:
+        """Strides in elements."""
+        return tuple(step // 2 for step in self.array.strides)
+
+
+def test_a_repeated_call_finds_its_launch_by_address_and_sees_new_values() -> None:
+    a, b, c = (Tensor(random(4, 6)) for _ in range(3))
+    add = example("add")
+    for _ in range(3):
+        a.array += 1
+        assert add(a, b, c) is c
+        assert np.array_equal(c.array, a.array + b.array)
+    assert len(add._quick) == 1
+    with pytest.raises(tilec.LaunchError, match="overlaps"):
+        add(a, b, a)
 
 
 # --- what a launch passes -------------------------------------------------------------------------

@@ -269,12 +269,17 @@ def _dlpack_view(array: Any) -> ArrayView:
 
 def current_stream(array: ArrayView) -> int:
     """The stream on which the array's framework would run its next operation (0 by default)."""
-    if array.device[0] != "cuda":
+    return stream_of(array.kind, array.device)
+
+
+def stream_of(kind: str, device: Device) -> int:
+    """The stream on which the framework `kind` would run its next operation on `device`."""
+    if device[0] != "cuda":
         return 0
-    ordinal = array.device[1]
-    if array.kind == "torch":
+    ordinal = device[1]
+    if kind == "torch":
         return int(sys.modules["torch"].cuda.current_stream(ordinal).cuda_stream)
-    if array.kind == "cupy":
+    if kind == "cupy":
         with sys.modules["cupy"].cuda.Device(ordinal):
             return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
     return 0

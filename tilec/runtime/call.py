@@ -1,0 +1,107 @@
+"""One call of a kernel, sorted out: what is refused before anything runs, and the interpreter.
+
+Nothing here compiles or launches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilec.ir.core import Module
+from tilec.ir.types import Array
+from tilec.runtime import arrays as arrays_of
+from tilec.runtime.arrays import ArrayView
+from tilec.runtime.expressions import evaluate, spell
+from tilec.runtime.specialise import LaunchError
+from tilec.source import SourceFile
+
+
+@dataclass
+class Call:
+    """The arguments of one call, sorted out."""
+
+    types: dict[str, Array]
+    views: dict[str, ArrayView]
+    scalars: dict[str, Any]
+    dims: dict[str, int]
+    module: Module
+
+
+def quick_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """All that matters of a call, read off the arrays at the least cost; None for other callers.
+
+    A repeated call with the same tensors (or new ones at the same places) finds its launch by this.
+    """
+    key: list[Any] = []
+    for arg in args:
+        kind = type(arg)
+        if kind.__module__ == "torch":
+            key += (kind, arg.data_ptr(), arg.shape, arg.stride(), arg.dtype, arg.device)
+        elif kind.__module__.startswith("cupy"):
+            key += (kind, arg.data.ptr, arg.shape, arg.strides, arg.dtype, arg.device.id)
+        elif kind in (int, float, bool):
+            key += (kind, arg)
+        else:
+            return None
+    return tuple(key)
+
+
+def interpret_call(call: Call, name: str) -> None:
+    """Run a call on arrays in host memory with the interpreter."""
+    from tilec.interp.interpret import interpret
+    from tilec.interp.memory import InterpretError
+    from tilec.runtime.host import host_array
+
+    held = {key: host_array(view) for key, view in call.views.items()}
+    try:
+        interpret(call.module.kernel(name), held, call.scalars)
+    except InterpretError as error:
+        raise LaunchError(str(error)) from None
+
+
+def overlaps_itself(view: ArrayView) -> bool:
+    """Whether two elements of a view may share memory.
+
+    Strides that each step over all that smaller strides reach cannot; others are refused.
+    """
+    reach = 0
+    steps = sorted((abs(s), n) for s, n in zip(view.strides, view.shape, strict=True) if n > 1)
+    for step, extent in steps:
+        if step <= reach:
+            return view.size > 0
+        reach += step * (extent - 1)
+    return False
+
+
+def check_overlap(call: Call) -> None:
+    """Refuse a written array that shares memory with itself or any other argument."""
+    for name, view in call.views.items():
+        if call.types[name].mode == "in":
+            continue
+        if overlaps_itself(view):
+            raise LaunchError(
+                f"{name} is written, and its elements overlap (strides {view.strides} "
+                f"for shape {view.shape})"
+            )
+        for other, seen in call.views.items():
+            if other != name and arrays_of.may_overlap(view, seen):
+                raise LaunchError(f"{name} is written and overlaps {other} in memory")
+
+
+def check_requirements(source: SourceFile, call: Call, name: str) -> None:
+    """Refuse a launch that breaks a ``require``, naming it."""
+    from tilec.passes.lift_requirements import requirements_of
+
+    shapes = {key: view.shape for key, view in call.views.items()}
+    names = {
+        (key, axis): str(extent)
+        for key, type in call.types.items()
+        for axis, extent in enumerate(type.shape)
+    }
+    for line, condition in requirements_of(call.module.kernel(name)):
+        if not evaluate(condition, shapes, call.scalars):
+            sizes = ", ".join(f"{k} = {v}" for k, v in {**call.dims, **call.scalars}.items())
+            raise LaunchError(
+                f"{source.name}:{line}: {name} requires {spell(condition, names)}; here {sizes}"
+            )
