@@ -264,8 +264,12 @@ def _through(
         _write(compiled.ptx, output)
         return
     from tilec.backend_ptx.assemble import assemble, disassemble
+    from tilec.runtime.findings import findings
 
     assembled = assemble(compiled.ptx, compiled.target)
+    found = findings(compiled, assembled.notes)
+    if found:
+        _say(found)
     if emit == "sass":
         _write(disassemble(assembled.cubin), output)
     else:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Command
+from tilec.backend_ptx.assemble import find_tool
 
 PROGRAMS = ("add", "gemm", "softmax")
 SHAPES = {"add": "M=1000,N=1000", "gemm": "M=4096,N=4096,K=4096", "softmax": "M=1000,N=4096"}
@@ -126,3 +127,23 @@ def test_a_refusal_leaves_the_failing_input_and_its_command(
     assert command[:2] == ["tilec", "opt"]
     again = tilec("opt", tmp_path / command[2], *command[3:], code=1)
     assert again.stderr.splitlines()[0] == result.stderr.splitlines()[0]
+
+
+@pytest.mark.skipif(find_tool("ptxas") is None, reason="ptxas is not installed")
+def test_shipped_kernels_assemble_without_a_loss(
+    tilec: Command, examples: Path, program: str, tmp_path: Path
+) -> None:
+    words = ("--shape", SHAPES[program], "--emit", "cubin", "-o", tmp_path / "k.cubin")
+    result = tilec("compile", examples / f"{program}.tk", *words)
+    assert (tmp_path / "k.cubin").read_bytes().startswith(b"\x7fELF")
+    assert result.stderr == ""
+
+
+@pytest.mark.skipif(
+    find_tool("ptxas") is None or find_tool("nvdisasm") is None, reason="no assembler here"
+)
+def test_every_product_is_a_wgmma_fed_by_tma(tilec: Command, examples: Path) -> None:
+    sass = _compile(tilec, examples, "gemm", "--emit", "sass")
+    assert "HGMMA" in sass
+    assert "UTMALDG" in sass
+    assert "UTMASTG" in sass

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 import tilec
+from tilec.backend_ptx.assembler_log import AssemblerNote
 from tilec.runtime import kernel as kernels
 from tilec.runtime import launch
 from tilec.runtime.arrays import ArrayView
+from tilec.runtime.findings import findings
 from tilec.runtime.host import host_array
 from tilec.targets import by_name
 
@@ -188,11 +190,27 @@ def test_a_repeated_call_finds_its_launch_by_address_and_sees_new_values() -> No
         add(a, b, a)
 
 
+def test_losses_of_the_assembler_are_warnings_at_the_source_line() -> None:
+    k = example("gemm")
+    views = {x: device_array((64, 64), (64, 1), (1 + i) << 20) for i, x in enumerate("abc")}
+    compiled = k.compile(k.sort_out(views, {}, by_name("90")), by_name("90"))
+    line = next(n for n, t in enumerate(compiled.ptx.splitlines(), 1) if "wgmma.mma_async" in t)
+    loss = AssemblerNote("advisory", "Potential Performance Loss: wgmma", None, line, "C7510")
+    spill = AssemblerNote("spills", "...", "gemm", value=16)
+    fine = AssemblerNote("registers", "Used 40 registers", "gemm", value=40)
+    found = findings(compiled, [loss, spill, fine])
+    assert [d.code for d in found] == ["assembler-loss", "spills"]
+    assert "acc += a[i, k] @ b[j, k].T" in found[0].labels[0][0].text
+    assert "16 bytes" in found[1].message
+
+
 # --- what a launch passes -------------------------------------------------------------------------
 
 
 class _FakeModule:
-    """A module that loads nothing."""
+    """A module that loads nothing, and of which the assembler says nothing."""
+
+    notes: tuple[AssemblerNote, ...] = ()
 
     def function(self, name: str) -> str:
         return name

@@ -22,6 +22,7 @@ from tilec.compiler import Compiled
 from tilec.ir.types import DType
 from tilec.runtime.arrays import ArrayView
 from tilec.runtime.expressions import evaluate
+from tilec.runtime.findings import warn
 from tilec.runtime.specialise import LaunchError, effective_strides
 
 _KEPT = 64
@@ -73,6 +74,7 @@ class Loaded:
         """Load the PTX; the driver assembles it."""
         activate(self.ordinal)
         self.module = Module.load(self.compiled.ptx, ordinal=self.ordinal)
+        warn(self.compiled, self.module.notes)
         self.function = self.module.function(self.compiled.name)
         self._kinds = parameter_kinds(self.compiled.module.kernel(self.compiled.name))
 
