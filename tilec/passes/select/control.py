@@ -154,7 +154,7 @@ def _weave(sel: Selector, op: cta.Weave) -> None:
 def lower_roles(sel: Selector, roles: list[cta.Role]) -> None:
     """Part the warps into their roles: first by warpgroup, where register counts change."""
     clusters = _clusters(roles)
-    _dispatch(sel, clusters)
+    _dispatch(sel, clusters, 0)
 
 
 def _clusters(roles: list[cta.Role]) -> list[list[cta.Role]]:
@@ -169,24 +169,31 @@ def _clusters(roles: list[cta.Role]) -> list[list[cta.Role]]:
     return clusters
 
 
-def _dispatch(sel: Selector, clusters: list[list[cta.Role]]) -> None:
+def _dispatch(sel: Selector, clusters: list[list[cta.Role]], begin: int) -> None:
+    """Part the warpgroups from ``begin`` on; those between two clusters have nothing to do."""
     cluster, *rest = clusters
     first_warpgroup = cluster[0].first // 4
     last = cluster[-1]
     end_warpgroup = -(-(last.first + last.warps) // 4)
-    if not rest:
+    if not rest and first_warpgroup == begin:
         _cluster(sel, cluster)
         return
     warpgroup = sel.at_kernel("warpgroup", lambda b: sel.alu_on(b, "shr.u32", sel.warp(), 2))
-    inside = sel.alu("setp.lt.u32", warpgroup, end_warpgroup, kind="pred")
-    if first_warpgroup > 0 and len(rest) == 0:
-        raise Refused("warpgroups before the first role have nothing to do")
     then, otherwise = Region(), Region()
+    if first_warpgroup > begin:
+        inside = sel.alu("setp.ge.u32", warpgroup, first_warpgroup, kind="pred")
+        with sel.build.inside(then):
+            _dispatch(sel, clusters, first_warpgroup)
+            sel.build.add(ptx.Yield(()))
+        otherwise = Region([], [ptx.Yield(())])
+        sel.build.add(ptx.If(inside, uniform=True, types=(), then=then, otherwise=otherwise))
+        return
+    inside = sel.alu("setp.lt.u32", warpgroup, end_warpgroup, kind="pred")
     with sel.build.inside(then):
         _cluster(sel, cluster)
         sel.build.add(ptx.Yield(()))
     with sel.build.inside(otherwise):
-        _dispatch(sel, rest)
+        _dispatch(sel, rest, end_warpgroup)
         sel.build.add(ptx.Yield(()))
     sel.build.add(ptx.If(inside, uniform=True, types=(), then=then, otherwise=otherwise))
 

@@ -1,8 +1,9 @@
 """Arithmetic: elementwise ops on scalars and register tiles.
 
 16-bit floats are computed in f32 and rounded once, which gives the correctly rounded 16-bit
-result for + - * / and the square root (f32 has more than twice their precision). Single
-operations carry ``.rn`` so that the assembler does not contract them; ``math.fma`` contracts.
+result for + - * / and the square root (f32 has more than twice their precision); ``math.fma``,
+which f32 would round twice, has 16-bit instructions of its own. Single operations carry ``.rn`` so
+that the assembler does not contract them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,6 @@ _INTEGER = {
     math.Mul: "mul.lo",
     math.Max: "max",
     math.Min: "min",
-    math.Neg: "neg",
     math.Abs: "abs",
     math.Fma: "mad.lo",
 }
@@ -119,11 +119,20 @@ def _suffix(dtype: DType) -> str:
     return dtype.name if dtype.is_float else f"{dtype.kind[0]}{dtype.bits}"
 
 
+def _computable(dtype: DType) -> DType:
+    """The type that float arithmetic on a type is done in; refused where there is none."""
+    if dtype.name in ("f32", "f64"):
+        return dtype
+    if dtype.name in ("f16", "bf16"):
+        return F32
+    raise Refused(f"arithmetic on {dtype} is not in this version; cast to f32 first")
+
+
 @lowers(math.Elementwise)
 def _elementwise(sel: Selector, op: math.Elementwise) -> None:
     dtype = math.element_type(op.operands[0].type)
-    inputs = [unpacked(sel, v) for v in op.operands]
     count = element_count(math.common_shape(op.operands))
+    inputs = [unpacked(sel, v) for v in op.operands]
     if dtype.name == "bool":
         if type(op) not in _BITWISE:
             raise Refused("this operation is not defined on bool")
@@ -131,10 +140,13 @@ def _elementwise(sel: Selector, op: math.Elementwise) -> None:
         sel.set(op.results[0], result)
         return
     if dtype.is_float:
-        computed = F32 if dtype.bits == 16 else dtype
+        computed = _computable(dtype)
         opcode = _FLOAT.get(type(op))
-        if opcode is None or dtype.bits == 8 or (type(op) in _F32_ONLY and computed != F32):
+        if opcode is None or (type(op) in _F32_ONLY and computed != F32):
             raise Refused(f"there is no instruction for this on {dtype}")
+        if isinstance(op, math.Max | math.Min) and computed != F32:
+            sel.set(op.out, _wide_extreme(sel, opcode.removesuffix(".NaN"), inputs, count))
+            return
         result = sel.alu(
             f"{opcode}.{computed.name}", *inputs, kind=register_kind(computed), count=count
         )
@@ -144,12 +156,44 @@ def _elementwise(sel: Selector, op: math.Elementwise) -> None:
         raise Refused(f"arithmetic on {dtype} tiles is not in this version; cast to s32 first")
     if type(op) in _BITWISE:
         opcode = f"{_BITWISE[type(op)]}.b{dtype.bits}"
+    elif isinstance(op, math.Abs) and dtype.kind == "unsigned":
+        opcode = f"mov.b{dtype.bits}"
+    elif isinstance(op, math.Neg):
+        opcode = f"neg.s{dtype.bits}"  # of unsigned integers too: they wrap
     elif type(op) in _INTEGER:
         opcode = f"{_INTEGER[type(op)]}.{_suffix(dtype)}"
     else:
         raise Refused(f"this is not defined on {dtype}")
     result = sel.alu(opcode, *inputs, kind=register_kind(dtype), count=count)
     sel.set(op.results[0], result)
+
+
+def _wide_extreme(sel: Selector, name: str, inputs: list[PtxValue], count: int) -> PtxValue:
+    """f64 ``max`` and ``min``, which drop a NaN in PTX: a sum has it where one operand does."""
+    chosen = sel.alu(f"{name}.f64", *inputs, kind="f64", count=count)
+    total = sel.alu("add.rn.f64", *inputs, kind="f64", count=count)
+    unordered = sel.alu("setp.nan.f64", *inputs, kind="pred", count=count)
+    return sel.alu("selp.f64", total, chosen, unordered, kind="f64", count=count)
+
+
+@lowers(math.Fma)
+def _fma(sel: Selector, op: math.Fma) -> None:
+    dtype = math.element_type(op.x.type)
+    if dtype.name not in ("f16", "bf16"):
+        _elementwise(sel, op)
+        return
+    single = isinstance(op.out.type, Scalar)
+    inputs = [sel.get(v) for v in op.operands]
+    if not single:
+        inputs = [
+            sel.build.add(ptx.Combine(x, x, type=Bits("b32", 1))).out
+            if isinstance(v.type, Scalar)
+            else x
+            for x, v in zip(inputs, op.operands, strict=True)
+        ]
+    bits = bits_of(op.out.type)
+    opcode = f"fma.rn.{dtype.name}{'' if single else 'x2'}"
+    sel.set(op.out, sel.alu(opcode, *inputs, kind=bits.kind, count=bits.count))
 
 
 def _scaled(sel: Selector, op: math.Unary, before: float, opcode: str, after: float) -> None:
@@ -187,7 +231,10 @@ def _shift(sel: Selector, op: Any) -> None:
     kind = f"b{dtype.bits}" if isinstance(op, math.Shl) else _suffix(dtype)
     amount = sel.get(op.y)
     if dtype.bits == 64:
-        amount = sel.alu("cvt.u32.u64", amount, kind="b32", count=amount.type.count)
+        # Counts past the width act as the width does, also those that 32 bits do not hold.
+        each = amount.type.count
+        amount = sel.alu("min.u64", amount, 64, kind="b64", count=each)
+        amount = sel.alu("cvt.u32.u64", amount, kind="b32", count=each)
     name = "shl" if isinstance(op, math.Shl) else "shr"
     result = sel.alu(f"{name}.{kind}", sel.get(op.x), amount, kind=f"b{dtype.bits}", count=count)
     sel.set(op.out, result)
@@ -211,37 +258,46 @@ def _division(sel: Selector, op: Any) -> None:
     def alu(opcode: str, *inputs: PtxValue | int, to: str = kind) -> PtxValue:
         return sel.alu(opcode, *inputs, kind=to, count=count)
 
-    if isinstance(op, math.CeilDiv):
-        # ceil(x / y) = floor((x + y - 1) / y) for y > 0
-        x = alu(f"add.{suffix}", x, alu(f"sub.{suffix}", y, 1))
     if isinstance(divisor, int) and divisor > 0 and divisor & (divisor - 1) == 0:
         # For a power of two, shifting rounds down and masking gives the remainder >= 0.
+        rest = alu(f"and.b{dtype.bits}", x, divisor - 1)
         if isinstance(op, math.Mod):
-            sel.set(op.out, alu(f"and.b{dtype.bits}", x, divisor - 1))
-        else:
-            sel.set(op.out, alu(f"shr.{suffix}", x, sel.constant(divisor.bit_length() - 1)))
+            sel.set(op.out, rest)
+            return
+        down = alu(f"shr.{suffix}", x, sel.constant(divisor.bit_length() - 1))
+        if isinstance(op, math.CeilDiv):
+            # One more where a remainder is left; x + y - 1 could wrap.
+            down = alu(f"add.{suffix}", down, alu(f"min.{suffix}", rest, 1))
+        sel.set(op.out, down)
         return
     quotient = alu(f"div.{suffix}", x, y)
     remainder = alu(f"sub.{suffix}", x, alu(f"mul.lo.{suffix}", quotient, y))
-    if dtype.kind == "unsigned":
+    if dtype.kind == "unsigned" and not isinstance(op, math.CeilDiv):
         sel.set(op.out, remainder if isinstance(op, math.Mod) else quotient)
         return
-    # Truncation and flooring differ where a remainder is left and the signs differ.
-    opposite = alu(f"setp.lt.{suffix}", alu(f"xor.b{dtype.bits}", remainder, y), 0, to="pred")
-    left = alu(f"setp.ne.{suffix}", remainder, 0, to="pred")
-    both = alu("and.pred", opposite, left, to="pred")
+    fixes = alu(f"setp.ne.{suffix}", remainder, 0, to="pred")
+    if dtype.kind == "signed":
+        # Truncation differs from the floor where a remainder is left and has not the divisor's
+        # sign, and from the ceiling where it has.
+        relation = "ge" if isinstance(op, math.CeilDiv) else "lt"
+        signs = alu(f"xor.b{dtype.bits}", remainder, y)
+        fixes = alu(
+            "and.pred", alu(f"setp.{relation}.{suffix}", signs, 0, to="pred"), fixes, to="pred"
+        )
     if isinstance(op, math.Mod):
-        fixed = alu(f"add.{suffix}", remainder, y)
-        sel.set(op.out, alu(f"selp.b{dtype.bits}", fixed, remainder, both))
+        fixed, plain = alu(f"add.{suffix}", remainder, y), remainder
     else:
-        fixed = alu(f"sub.{suffix}", quotient, 1)
-        sel.set(op.out, alu(f"selp.b{dtype.bits}", fixed, quotient, both))
+        step = "add" if isinstance(op, math.CeilDiv) else "sub"
+        fixed, plain = alu(f"{step}.{suffix}", quotient, 1), quotient
+    sel.set(op.out, alu(f"selp.b{dtype.bits}", fixed, plain, fixes))
 
 
 @lowers(math.Compare)
 def _compare(sel: Selector, op: math.Compare) -> None:
     dtype = math.element_type(op.x.type)
-    if is_packed(dtype) and not dtype.is_float:
+    if dtype.is_float:
+        _computable(dtype)
+    elif is_packed(dtype):
         raise Refused(f"comparisons of {dtype} tiles are not in this version; cast to s32 first")
     x, y = unpacked(sel, op.x), unpacked(sel, op.y)
     count = element_count(math.common_shape([op.x, op.y]))
@@ -290,6 +346,9 @@ def _cast(sel: Selector, op: math.Cast) -> None:
     if at != source and target == source:
         sel.set(op.out, sel.get(op.x))
         return
+    if target.name in ("f16", "bf16") and at not in (F32, BOOL):
+        sel.set(op.out, _narrowed_once(sel, value, at, target, single))
+        return
     goal = F32 if target.is_float and target.bits == 16 else target
     value = _convert(sel, value, at, goal)
     if goal != target:
@@ -297,13 +356,28 @@ def _cast(sel: Selector, op: math.Cast) -> None:
     sel.set(op.out, value)
 
 
+def _narrowed_once(
+    sel: Selector, value: PtxValue, source: DType, target: DType, single: bool
+) -> PtxValue:
+    """Integers and f64 to 16-bit floats; by way of f32 they would be rounded twice."""
+    if is_packed(source) or source.name == "tf32":
+        raise Refused(f"the cast from {source} to {target} is not in this version")
+    count = value.type.count
+    opcode = f"cvt.rn.{target.name}.{_suffix(source)}"
+    halves = sel.alu(opcode, value, kind="b16", count=count)
+    if single:
+        return halves
+    if count % 2:
+        halves, count = sel.join([halves, sel.constant(0, "b16")]), count + 1
+    low, high = sel.pick(halves, *range(0, count, 2)), sel.pick(halves, *range(1, count, 2))
+    return sel.build.add(ptx.Combine(low, high, type=Bits("b32", count // 2))).out
+
+
 def _convert(sel: Selector, value: PtxValue, source: DType, target: DType) -> PtxValue:
     count = value.type.count
     if source == target:
         return value
-    if 8 in (source.bits, target.bits) and BOOL not in (source, target):
-        raise Refused(f"the cast from {source} to {target} is not in this version")
-    if is_packed(source) or is_packed(target):
+    if is_packed(source) or is_packed(target) or "tf32" in (source.name, target.name):
         raise Refused(f"the cast from {source} to {target} is not in this version")
     kind = register_kind(target)
     if source == BOOL:
@@ -311,20 +385,25 @@ def _convert(sel: Selector, value: PtxValue, source: DType, target: DType) -> Pt
         suffix = kind if kind.startswith("f") else f"b{target.bits}"
         return sel.alu(f"selp.{suffix}", one, one * 0, value, kind=kind, count=count)
     if target == BOOL:
-        zero: int | float = 0.0 if source.is_float else 0
+        zero = sel.constant(0.0 if source.is_float else 0, register_kind(source))
         ne = "neu" if source.is_float else "ne"
         return sel.alu(f"setp.{ne}.{_suffix(source)}", value, zero, kind=kind, count=count)
     rounding = ""
     if source.is_float and target.is_float:
         rounding = ".rn" if target.bits < source.bits else ""
     elif source.is_float:
-        rounding = ".rzi"  # truncates; out of range saturates and NaN gives 0 (PTX ISA, cvt)
+        rounding = ".rzi"  # truncates; out of range saturates (PTX ISA, cvt)
     elif target.is_float:
         rounding = ".rn"
     opcode = f"cvt{rounding}.{_suffix(target)}.{_suffix(source)}"
     if {source.kind, target.kind} == {"signed", "unsigned"} and source.bits == target.bits:
         opcode = f"mov.b{target.bits}"
-    return sel.alu(opcode, value, kind=kind, count=count)
+    result = sel.alu(opcode, value, kind=kind, count=count)
+    if source.is_float and target.is_integer and 64 in (source.bits, target.bits):
+        # NaN gives 0 only from 32 bits to 32 bits; else the top bit alone (PTX ISA, cvt).
+        ordered = sel.alu(f"setp.num.{_suffix(source)}", value, value, kind="pred", count=count)
+        result = sel.alu(f"selp.b{target.bits}", result, 0, ordered, kind=kind, count=count)
+    return result
 
 
 @lowers(math.Constant)
@@ -339,18 +418,36 @@ def typed_constant(
 ) -> PtxValue:
     """A literal of an element type, as the register that a scalar of it has."""
     kind = register_kind(dtype)
-    if dtype.is_float and dtype.bits == 16:
-        literal = build.add(ptx.Constant(value=float(value), type=Bits("f32", 1))).out
+    if dtype.name in ("f16", "bf16"):
+        literal = build.add(ptx.Constant(value=_nearest(value, dtype), type=Bits("f32", 1))).out
         return sel.alu_on(build, f"cvt.rn.{dtype.name}.f32", literal, kind="b16")
     if dtype.is_float:
-        value = float(value)
+        value = _nearest(value, dtype)
     elif kind == "pred":
         value = bool(value)
     elif isinstance(value, float) and not pymath.isfinite(value):
         raise Refused(f"{value} is not a value of {dtype}")
     else:
-        value = int(value)
+        value = int(value) & ((1 << dtype.bits) - 1)
+        if dtype.kind == "signed" and value >> (dtype.bits - 1):
+            value -= 1 << dtype.bits
     return build.add(ptx.Constant(value=value, type=Bits(kind, 1))).out
+
+
+_PRECISIONS = {"f32": (24, -126), "f16": (11, -14), "bf16": (8, -126)}
+"""Bits of precision and the least exponent of a normal number."""
+
+
+def _nearest(value: float, dtype: DType) -> float:
+    """The value rounded once to a float type, to nearest even; what is too large is infinite."""
+    value = float(value)
+    if dtype.name not in _PRECISIONS or not pymath.isfinite(value):
+        return value
+    precision, least = _PRECISIONS[dtype.name]
+    last = max(pymath.frexp(value)[1] - precision, least - precision + 1)
+    near = pymath.ldexp(float(round(pymath.ldexp(value, -last))), last)
+    beyond = pymath.ldexp(1.0, 16 if dtype.name == "f16" else 128)
+    return pymath.copysign(near if abs(near) < beyond else pymath.inf, value)
 
 
 @lowers(math.Fill)

@@ -130,6 +130,8 @@ def _get(sel: Selector, op: cta.Get) -> None:
     view = record(sel, op.x, View)
     type = op.out.type
     bits = bits_of(type)
+    if type.dtype.name == "bool":
+        raise Refused("bool tiles are not stored in shared memory")
     if op.x.type.shape != type.shape or op.x.type.dtype != type.dtype:
         raise Refused(f"a tile {op.x.type} does not give {type}")
     found: dict[int, PtxValue] = {}
@@ -192,6 +194,13 @@ class _Global:
         except LayoutRefusal as refusal:
             raise Refused(str(refusal)) from None
 
+    def usable(self, vector: int) -> int:
+        """The most elements of an access: 1 where wider ones would split a register or a bool."""
+        dtype = self.array.type.dtype
+        if not self.unit_stride() or dtype.name == "bool":
+            return 1
+        return vector if self.plan(vector).elements >= _packing(dtype) else 1
+
     def extent(self, axis: int) -> PtxValue:
         """Run-time extent of an array axis."""
         return self.sel.parameter("extent", self.array.name, axis, bits="b32")
@@ -238,8 +247,7 @@ class _Global:
 
     def partial_vectors(self) -> int:
         """Elements of a vector that may be cut by the array's end; 1 where none is."""
-        vector = self.op.vector if self.unit_stride() else 1
-        elements = self.plan(vector).elements
+        elements = self.plan(self.usable(self.op.vector)).elements
         return elements if self.unit_tile_axis in self.op.bounded else 1
 
     def whole_vectors(self, elements: int) -> PtxValue:
@@ -252,7 +260,7 @@ class _Global:
         self, vector: int, access: Callable[[PtxValue, int, PtxValue | None, int, int], None]
     ) -> None:
         """Call ``access(address, offset, guard, first register, elements)`` for each access."""
-        self._accesses(self.plan(vector if self.unit_stride() else 1), access)
+        self._accesses(self.plan(self.usable(vector)), access)
 
     def _accesses(
         self,
@@ -305,7 +313,7 @@ class _Global:
             held = {"lane": 32, "warp": sel.need_role().group_warps}[space]
             mask = sum(p.weight for p in layout.placed if p.space == space and p.digit.is_copy)
             size = layout.size(space)
-            mask |= (held - 1) & ~(size - 1)
+            mask |= ((1 << (held - 1).bit_length()) - 1) & ~(size - 1)
             if not mask:
                 continue
 

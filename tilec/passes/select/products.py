@@ -11,7 +11,7 @@ from tilec.ir.types import Bits, Register, Shared
 from tilec.layout.descriptor import DescriptorPlan, matrix_descriptor
 from tilec.layout.fragments import a_fragment, accumulator
 from tilec.layout.linear import Layout, LayoutRefusal
-from tilec.passes.select.rings import View, entry_value
+from tilec.passes.select.rings import View, block_bytes, entry_value
 from tilec.passes.select.selector import PtxValue, Selector, bits_of, lowers, record
 
 _PLANS: dict[tuple[Layout, int, str], DescriptorPlan] = {}
@@ -35,7 +35,7 @@ def _low_word(sel: Selector, view: View, plan: DescriptorPlan) -> PtxValue:
     """
     blocks = 0
     if view.block is not None:
-        blocks = plan.offset(view.block_rows, 0)
+        blocks = block_bytes(view) // 16
 
     def make(build: Builder) -> PtxValue:
         # Bits 24 and up of a shared address can carry the CTA's rank; the mask drops them.

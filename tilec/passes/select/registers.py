@@ -7,13 +7,13 @@ from typing import Any
 
 from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, math, ptx
-from tilec.ir.types import F32, Bits, DType, Register, Scalar
+from tilec.ir.types import Bits, DType, Register, Scalar
 from tilec.layout.convert import register_moves
 from tilec.layout.fragments import vector_registers
 from tilec.layout.index_map import thread_coordinates
 from tilec.layout.linear import Layout, LayoutRefusal
 from tilec.passes.select.elementwise import narrow, unpacked
-from tilec.passes.select.rings import View, view_address
+from tilec.passes.select.rings import View, tile_bytes, view_address
 from tilec.passes.select.selector import (
     PtxValue,
     Selector,
@@ -23,17 +23,19 @@ from tilec.passes.select.selector import (
 )
 
 _COMBINE = {
-    "add": ("add.rn.f32", "add.s32"),
-    "mul": ("mul.rn.f32", "mul.lo.s32"),
-    "max": ("max.NaN.f32", "max.s32"),
-    "min": ("min.NaN.f32", "min.s32"),
+    "add": ("add.rn.f32", "add"),
+    "mul": ("mul.rn.f32", "mul.lo"),
+    "max": ("max.NaN.f32", "max"),
+    "min": ("min.NaN.f32", "min"),
 }
 
 
 def combine_opcode(kind: str, dtype: DType) -> str:
-    """The instruction that combines two partial results."""
-    if kind in _COMBINE and dtype.bits == 32:
-        return _COMBINE[kind][0 if dtype.is_float else 1]
+    """The instruction that combines two partial results; 16-bit floats are combined in f32."""
+    if kind in _COMBINE and dtype.name in ("f32", "f16", "bf16"):
+        return _COMBINE[kind][0]
+    if kind in _COMBINE and dtype.is_integer and dtype.bits == 32:
+        return f"{_COMBINE[kind][1]}.{dtype}"
     if dtype.name == "bool" and kind in ("and", "or"):
         return f"{kind}.pred"
     if dtype.is_integer and dtype.bits == 32 and kind in ("and", "or"):
@@ -72,11 +74,12 @@ def _spread_registers(
 ) -> tuple[int, ...]:
     """For each register of the large tile, the register of the small one that it repeats."""
     spread = [axis for axis, (s, t) in enumerate(zip(small, large, strict=True)) if s != t]
-    if len(spread) != 1:
-        picks: tuple[int, ...] = tuple(range(target.size("reg")))
-        if spread:
-            raise Refused("broadcast one axis at a time")
-        return picks
+    if len(spread) > 1:
+        raise Refused("broadcast one axis at a time")
+    if not spread:
+        if source != target:
+            raise Refused("nothing is spread, and another layout takes a cta.convert")
+        return tuple(range(target.size("reg")))
     try:
         return vector_registers(target, source.drop(spread[0]), spread[0])
     except LayoutRefusal as refusal:
@@ -136,7 +139,7 @@ def _reduction_groups(layout: Layout, kept: Layout, axis: int) -> list[list[int]
 @lowers(cta.ReduceThread)
 def _reduce_thread(sel: Selector, op: cta.ReduceThread) -> None:
     type = op.x.type
-    opcode = combine_opcode(op.kind, F32 if type.dtype.is_float else type.dtype)
+    opcode = combine_opcode(op.kind, type.dtype)
     groups = _reduction_groups(type.layout, op.out.type.layout, op.axis)
     value = unpacked(sel, op.x)
     kind = value.type.kind
@@ -200,9 +203,13 @@ def _finish_reduction(
 def _lane_bits(layout: Layout, axis: int) -> list[int]:
     bits = []
     for placed in layout.placed:
-        if placed.space == "lane" and any(a == axis for a, _ in placed.digit.steps):
+        if axis not in placed.digit.axes:
+            continue
+        if placed.space == "lane":
+            if len(placed.digit.axes) > 1:
+                raise Refused("a lane bit moves along two axes: no lanes share a row")
             bits.append(placed.weight)
-        if placed.space == "reg" and any(a == axis for a, _ in placed.digit.steps):
+        if placed.space == "reg":
             raise Refused("the axis is still spread over registers: reduce within the thread first")
     return bits
 
@@ -210,7 +217,7 @@ def _lane_bits(layout: Layout, axis: int) -> list[int]:
 @lowers(cta.ReduceLanes)
 def _reduce_lanes(sel: Selector, op: cta.ReduceLanes) -> None:
     type = op.x.type
-    opcode = combine_opcode(op.kind, F32 if type.dtype.is_float else type.dtype)
+    opcode = combine_opcode(op.kind, type.dtype)
     value = unpacked(sel, op.x)
     kind, count = value.type.kind, value.type.count
     for bit in _lane_bits(type.layout, op.axis):
@@ -225,26 +232,30 @@ def _reduce_lanes(sel: Selector, op: cta.ReduceLanes) -> None:
 def _exchange(sel: Selector, op: cta.Exchange) -> None:
     type = op.x.type
     view = record(sel, op.buffer, View)
-    opcode = combine_opcode(op.kind, F32 if type.dtype.is_float else type.dtype)
+    opcode = combine_opcode(op.kind, type.dtype)
     role = sel.need_role()
     value = unpacked(sel, op.x)
+    if value.type.kind == "pred":
+        raise Refused("bools are not combined over warps in this version; cast to s32 first")
     rows = type.layout.shape[0] if type.layout.rank == 1 else 0
-    if not rows or view.layout.size("off") < rows * role.group_warps * role.groups:
+    if not rows or tile_bytes(view.type) < 4 * rows * role.group_warps * role.groups:
         raise Refused("the buffer needs one element for each row and warp of a vector")
-    copies = [p.weight for p in type.layout.placed if p.space == "warp" and p.digit.is_copy]
+    # The parts of an element lie in the warps along the digits that are copies.
+    copies = [p for p in type.layout.placed if p.space == "warp" and p.digit.is_copy]
+    if any(not p.digit.is_bit for p in copies):
+        raise Refused("the parts lie in a number of warps that is no power of two")
     own = sel.index_map(thread_coordinates(type.layout)[0])
-    warp = sel.warp_in_group()
-    if role.groups > 1:
-        warp = sel.alu("mad.lo.u32", sel.group(), role.group_warps, warp)
     base = view_address(sel, view)
 
     def address_of(number: PtxValue) -> PtxValue:
+        if role.groups > 1:
+            number = sel.alu("mad.lo.u32", sel.group(), role.group_warps, number)
         row = sel.alu("mad.lo.u32", number, rows, own)
         return sel.alu("mad.lo.u32", row, 4, base)
 
     count = value.type.count
     offsets = [4 * type.layout(reg=r)[0] for r in range(count)]
-    mine = address_of(warp)
+    mine = address_of(sel.warp_in_group())
     for register in range(count):
         sel.build.add(
             ptx.Store(
@@ -260,10 +271,10 @@ def _exchange(sel: Selector, op: cta.Exchange) -> None:
         barrier = sel.alu("add.u32", sel.group(), op.barrier)
     threads = 32 * role.group_warps
     sel.build.add(ptx.BarrierSync(barrier, threads=threads))
-    mask = sum(copies)
-    first = sel.alu("and.b32", warp, 0xFFFFFFFF ^ mask)
+    weights = sorted(p.weight for p in copies)
+    first = sel.alu("and.b32", sel.warp_in_group(), 0xFFFFFFFF ^ sum(weights))
     subsets = [0]
-    for bit in sorted(copies):
+    for bit in weights:
         subsets += [s | bit for s in subsets]
     total: PtxValue | None = None
     start = address_of(first)
@@ -312,5 +323,7 @@ def _convert(sel: Selector, op: cta.Convert) -> None:
     if not is_packed(op.x.type.dtype):
         sel.set(op.out, sel.pick(sel.get(op.x), *moves))
         return
+    if op.x.type.dtype.name not in ("f16", "bf16"):
+        raise Refused(f"converting tiles of {op.x.type.dtype} is not in this version")
     wide = sel.pick(unpacked(sel, op.x), *moves)
     sel.set(op.out, narrow(sel, wide, op.x.type.dtype, single=False))

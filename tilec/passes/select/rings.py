@@ -9,7 +9,8 @@ from tilec.ir.core import Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, ptx
 from tilec.ir.types import Shared, TensorMap
-from tilec.layout.linear import Layout
+from tilec.layout.linear import Layout, LayoutRefusal
+from tilec.layout.shared import atom_bytes, stripes, swizzle_of, swizzled
 from tilec.layout.tma import boxes
 from tilec.passes.select.selector import PtxValue, Selector, lowers, record
 
@@ -162,6 +163,8 @@ def _window(sel: Selector, op: cta.Window) -> None:
     view = record(sel, op.x, View)
     if view.block is not None:
         raise Refused("a window of a window is not in this version")
+    if window_step(view.layout, view.type.dtype.bits, op.rows) is None:
+        raise Refused(f"windows of {op.rows} rows do not lie evenly in {view.layout}")
     sel.records[op.out] = replace(
         view, type=op.out.type, block=sel.get(op.block), block_rows=op.rows
     )
@@ -181,20 +184,34 @@ def window_layout(view: View) -> Layout:
     rows = view.type.shape[0]
     if rows == layout.shape[0]:
         return layout
-    from tilec.layout.shared import stripes, swizzle_of, swizzled
-
     shape = stripes(layout)
     if shape.contiguous_axis != 1 or shape.count != 1:
         raise Refused("a window needs a tile of one row-major stripe here")
     return swizzled(int(rows), shape.width, view.type.dtype.bits, swizzle_of(layout))
 
 
+def window_step(layout: Layout, bits: int, rows: int) -> int | None:
+    """Bytes from one window of ``rows`` rows to the next.
+
+    None where the windows lie unevenly, or begin inside an atom of the swizzle.
+    """
+    back, rest = layout.inverse(), [0] * (layout.rank - 1)
+    if layout.shape[0] % rows:
+        return None
+    starts = [back(row, *rest).get("off", 0) * bits // 8 for row in range(0, layout.shape[0], rows)]
+    step = starts[1] if len(starts) > 1 else 0
+    try:
+        swizzle = swizzle_of(layout)
+    except LayoutRefusal as refusal:
+        raise Refused(str(refusal)) from None
+    if swizzle and step % atom_bytes(swizzle):
+        return None
+    return step if starts == [number * step for number in range(len(starts))] else None
+
+
 def block_bytes(view: View) -> int:
     """Bytes from one window to the next."""
-    back = view.layout.inverse()
-    rows = view.block_rows
-    step = back(*([rows] + [0] * (view.layout.rank - 1))).get("off", 0)
-    return step * view.type.dtype.bits // 8
+    return window_step(view.layout, view.type.dtype.bits, view.block_rows) or 0
 
 
 def view_address(sel: Selector, view: View) -> PtxValue:
