@@ -49,7 +49,9 @@ class Commands(click.Group):
             _say(error.diagnostics)
             code = 1
         except _expected() as error:
-            _say([Diagnostic(_code_of(error), str(error))])
+            # A child's traceback says nothing to the author of a kernel.
+            said = str(error).removesuffix(getattr(error, "output", "")).rstrip()
+            _say([Diagnostic(_code_of(error), said)])
             code = 1
         if standalone_mode:
             sys.exit(code)

@@ -44,7 +44,9 @@ def run_kernel(
     _check_names(sizes, given, ir)
     inputs = trial.make_inputs(ir, sizes, given, seed)
     compiled = _compile(kernel, inputs, dump_folder) if dump_folder is not None else None
-    on_gpu = where == "gpu" or (where == "auto" and gpu_available())
+    on_gpu = where != "interp" and gpu_available()
+    if where == "gpu" and not on_gpu:
+        raise LaunchError("there is no GPU that CUDA can use here; `--on interp` needs none")
     found = (
         trial.on_gpu(kernel, ir, inputs)
         if on_gpu

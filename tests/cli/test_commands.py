@@ -125,3 +125,14 @@ def test_passes_and_targets_are_listed(tilec: Command) -> None:
     assert [name for name in PIPELINE if name not in listed] == []
     assert "sm_90a" in tilec("targets").stdout
     assert json.loads(tilec("targets", "--json").stdout)["sm_90a"]["has_wgmma"] is True
+
+
+def test_a_gpu_that_is_not_there_is_a_plain_error(
+    tilec: Command, examples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tilec.cli_run.gpu_available", lambda: False)
+    shape = ("--shape", "M=4,N=4", "--on", "gpu")
+    said = tilec("run", examples / "add.tk", *shape, code=1).stderr
+    assert said.strip() == (
+        "error[launch]: there is no GPU that CUDA can use here; `--on interp` needs none"
+    )

@@ -41,8 +41,9 @@ class Memory:
     def begin_parallel(self) -> None:
         """Forget who touched what: a new launch phase starts."""
         if self.writable:
-            self._writer = np.zeros(self.data.shape, np.int64)
-            self._reader = np.zeros(self.data.shape, np.int64)
+            self._writer = np.zeros(self.data.shape, np.int32)
+            if self.type.mode == "inout":  # nothing else that is written is read
+                self._reader = np.zeros(self.data.shape, np.int32)
 
     def end_parallel(self) -> None:
         """The phase is over; what follows is ordered behind it."""
@@ -59,9 +60,10 @@ class Memory:
 
     def write(self, where: Selection, values: Data, iteration: int) -> None:
         """Store carried values."""
-        if self._writer is not None and self._reader is not None:
+        if self._writer is not None:
             self._refuse_others(self._writer[where], iteration, "written here and")
-            self._refuse_others(self._reader[where], iteration, "written here, read")
+            if self._reader is not None:
+                self._refuse_others(self._reader[where], iteration, "written here, read")
             self._writer[where] = iteration
         self.data[where] = encode(self.type.dtype, np.asarray(values), self.data.dtype)
 
