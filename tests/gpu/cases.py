@@ -190,6 +190,12 @@ def all_cases(seed: int) -> list[Case]:
     ]
 
 
+def matching(cases: list[Case], words: str) -> list[Case]:
+    """The cases whose names hold all the words, as whole words ("gemm bf16 packed.T")."""
+    wanted = set(words.split())
+    return [case for case in cases if wanted <= set(case.name.replace(",", " ").split())]
+
+
 def small_cases() -> list[Case]:
     """A few of each, for tools that slow a kernel a hundredfold."""
     ragged = (65, 72, 80)

@@ -29,7 +29,7 @@ from typing import Any
 
 import pytest
 
-from tests.gpu.cases import Case, all_cases, small_cases
+from tests.gpu.cases import Case, all_cases, matching, small_cases
 from tilec.runtime.supervise import SupervisedError, run_script
 
 Record = dict[str, Any]
@@ -167,8 +167,7 @@ def main() -> int:
     if options.sanitizer:
         records = sanitize()
     else:
-        words = options.only.split()
-        cases = [c for c in all_cases(options.seed) if all(word in c.name for word in words)]
+        cases = matching(all_cases(options.seed), options.only)
         if options.most and len(cases) > options.most:
             cases = [cases[i * len(cases) // options.most] for i in range(options.most)]
         records = run_all(cases, options.jobs)
@@ -181,8 +180,7 @@ def main() -> int:
 @pytest.mark.parametrize("program", ["gemm bf16", "gemm f16", "add", "softmax"])
 def test_the_program_is_as_right_as_torch(program: str) -> None:
     """An even selection of the list; the script runs all of it."""
-    words = program.split()
-    cases = [case for case in all_cases(seed=1) if all(word in case.name for word in words)]
+    cases = matching(all_cases(seed=1), program)
     records = run_chunk(cases[:: max(1, len(cases) // CHUNK)])
     assert summary([record for record in records if "failure" in record]) == "0 passed, 0 failed"
 
