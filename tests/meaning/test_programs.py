@@ -167,6 +167,18 @@ def test_a_broken_requirement_is_reported_with_its_line() -> None:
         interpret(kernel(text), dict.fromkeys("ab", random(4, 5)) | {"c": random(4, 5)})
 
 
+def test_a_sum_over_an_index_that_is_not_current_is_reported() -> None:
+    text = ADD.replace(
+        "  tile.parallel",
+        "  %one = math.constant() {value = 1.0} : f32\n"
+        "  %t = math.fill(%one) : tile<f32, 16 x $j>\n"
+        "  %r = math.reduce(%t) {axis = 1, kind = add} : tile<f32, 16>\n"
+        "  tile.parallel",
+    )
+    with pytest.raises(InterpretError, match=r"\$j counts is not current"):
+        interpret(kernel(text), dict.fromkeys("ab", random(4, 4)) | {"c": random(4, 4)})
+
+
 # --- control ----------------------------------------------------------------------------------
 
 

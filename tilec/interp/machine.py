@@ -15,7 +15,7 @@ Meanings are registered by op class; the machine has no list of ops. It never ch
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -125,14 +125,19 @@ class Machine:
         """How many elements along an axis exist, or None when all do."""
         extent = value.type.shape[axis]
         if isinstance(extent, str):
-            return self.valid.get(extent)
+            if extent not in self.valid:
+                raise InterpretError(f"what {extent} counts is not current here: the loop is over")
+            return self.valid[extent]
         known: int | None = self.values[value].valid[axis]
         return known
 
     def filled(self, value: Value[Any], axis: int, fill: Any) -> Data:
         """An operand's data with the invalid part of one axis set to ``fill``."""
-        data, count = self.data(value), self.valid_count(value, axis)
-        if self.explicit or count is None or count >= data.shape[axis]:
+        data = self.data(value)
+        if self.explicit:
+            return data
+        count = self.valid_count(value, axis)
+        if count is None or count >= data.shape[axis]:
             return data
         return with_fill(data, axis, count, fill)
 
@@ -141,6 +146,11 @@ class Machine:
         if isinstance(symbol, str):
             self.valid[symbol] = index.valid
         return index
+
+    def leave(self, symbols: Iterable[Extent]) -> None:
+        """Forget indices whose loop is over."""
+        for symbol in symbols:
+            self.valid.pop(str(symbol), None)
 
     def memory(self, value: Value[Any]) -> Memory:
         """The array behind a parameter."""

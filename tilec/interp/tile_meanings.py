@@ -46,6 +46,7 @@ def _parallel(machine: Machine, op: tile.Parallel) -> None:
                 else machine.enter(op.sizes[axis], _tile_at(start, sizes[axis], extents[axis]))
             )
         machine.run(op.body)
+    machine.leave(op.sizes)
     machine.iteration = 0
     for memory in memories:
         memory.end_parallel()
@@ -63,6 +64,7 @@ def _for_tiles(machine: Machine, op: tile.ForTiles) -> list[Any]:
         index = machine.enter(op.size, _tile_at(start, size, extent))
         machine.values.update(zip(op.body.args, [index, *carried], strict=True))
         carried = machine.run(op.body)
+    machine.leave([op.size])
     return carried
 
 
