@@ -19,7 +19,7 @@ from tilec.runtime.arrays import ArrayView
 
 WIDEST_ALIGNMENT = 16
 """Bytes: no copy instruction asks for more."""
-MULTIPLES = (256, 64, 8)
+MULTIPLES = tuple(1 << bit for bit in range(16, 2, -1))
 """Divisors of a size that are worth knowing: whole tiles, and whole 16-byte vectors."""
 SMALLEST_CLASS = 16
 
