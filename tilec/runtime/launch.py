@@ -9,6 +9,7 @@ arrays costs one driver call. Never synchronises.
 from __future__ import annotations
 
 import struct
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -70,6 +71,8 @@ class Loaded:
     _kinds: tuple[str, ...] = field(init=False)
     _launches: OrderedDict[Key, Launch | None] = field(default_factory=OrderedDict, init=False)
 
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+
     def __post_init__(self) -> None:
         """Load the PTX; the driver assembles it."""
         activate(self.ordinal)
@@ -92,8 +95,9 @@ class Loaded:
                 self._launches.popitem(last=False)
         launch = self._launches[key]
         if launch is not None:
-            activate(self.ordinal)
-            launch(stream)
+            with self._lock:  # a prepared launch holds the stream while it is issued
+                activate(self.ordinal)
+                launch(stream)
 
     def _prepare(self, views: Mapping[str, ArrayView], scalars: Mapping[str, Any]) -> Launch | None:
         compiled = self.compiled
