@@ -1,0 +1,259 @@
+"""Programs that the passes are tried on: more shapes of program than the three examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A source, what it means in NumPy, and the shapes of its arrays by size names."""
+
+    text: str
+    shapes: dict[str, str]
+    means: Callable[[Any], dict[str, np.ndarray]]
+    scalars: dict[str, float] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=lambda: {"M": 150, "N": 88, "K": 72, "B": 2})
+    units: dict[str, int] = field(default_factory=dict)
+    """Contiguous axes that are not the last one."""
+
+
+def _product_loop(operands: str) -> str:
+    return f"""
+    for i, j in parallel(tiles(M), tiles(N)):
+        acc = zeros[f32](i, j)
+        for k in tiles(K):
+            acc += {operands}
+"""
+
+
+_STORE = "        c[i, j] = cast[T](acc)\n"
+
+
+def _gemm(head: str, operands: str, tail: str = _STORE) -> str:
+    return head + _product_loop(operands) + tail
+
+
+PROGRAMS: dict[str, Program] = {
+    "gemm": Program(
+        _gemm(
+            "kernel f[T: dtype = bf16](a: T[M, K], b: T[N, K], c: out T[M, N]):",
+            "a[i, k] @ b[j, k].T",
+        ),
+        {"a": "MK", "b": "NK", "c": "MN"},
+        lambda x: {"c": x.a @ x.b.T},
+    ),
+    "gemm of columns": Program(
+        _gemm(
+            "kernel f[T: dtype = f16](a: T[M, K], b: T[N, K], c: out T[M, N]):",
+            "a[i, k] @ b[j, k].T",
+        ),
+        {"a": "MK", "b": "NK", "c": "MN"},
+        lambda x: {"c": x.a @ x.b.T},
+        units={"a": 0, "b": 0},
+    ),
+    "operands transposed in the program": Program(
+        _gemm(
+            "kernel f[T: dtype = bf16](a: T[K, M], b: T[K, N], c: out T[M, N]):",
+            "a[k, i].T @ b[k, j]",
+        ),
+        {"a": "KM", "b": "KN", "c": "MN"},
+        lambda x: {"c": x.a.T @ x.b},
+    ),
+    "bias and activation": Program(
+        _gemm(
+            "kernel f[T: dtype = bf16](a: T[M, K], b: T[N, K], v: T[N], c: out T[M, N]):",
+            "a[i, k] @ b[j, k].T",
+            "        y = acc + cast[f32](v[j])[None, :]\n        c[i, j] = cast[T](max(y, 0.0))\n",
+        ),
+        {"a": "MK", "b": "NK", "v": "N", "c": "MN"},
+        lambda x: {"c": np.maximum(x.a @ x.b.T + x.v, 0)},
+    ),
+    "residual in f32": Program(
+        _gemm(
+            "kernel f(a: bf16[M, K], b: bf16[K, N], r: f32[M, N], c: out f32[M, N], s: f32):",
+            "a[i, k] @ b[k, j]",
+            "        c[i, j] = acc * s + r[i, j]\n",
+        ),
+        {"a": "MK", "b": "KN", "r": "MN", "c": "MN"},
+        lambda x: {"c": (x.a @ x.b) * 0.5 + x.r},
+        scalars={"s": 0.5},
+    ),
+    "batched": Program(
+        """
+kernel f[T: dtype = f16](a: T[B, M, K], b: T[B, N, K], c: out T[B, M, N]):
+    for h, i, j in parallel(B, tiles(M), tiles(N)):
+        acc = zeros[f32](i, j)
+        for k in tiles(K):
+            acc += a[h, i, k] @ b[h, j, k].T
+        c[h, i, j] = cast[T](acc)
+""",
+        {"a": "BMK", "b": "BNK", "c": "BMN"},
+        lambda x: {"c": np.einsum("bmk,bnk->bmn", x.a, x.b)},
+    ),
+    "two products of one operand": Program(
+        """
+kernel f[T: dtype = bf16](a: T[M, K], b: T[N, K], d: T[N, K], c: out T[M, N]):
+    for i, j in parallel(tiles(M), tiles(N)):
+        g = zeros[f32](i, j)
+        u = zeros[f32](i, j)
+        for k in tiles(K):
+            g += a[i, k] @ b[j, k].T
+            u += a[i, k] @ d[j, k].T
+        c[i, j] = cast[T](g * u)
+""",
+        {"a": "MK", "b": "NK", "d": "NK", "c": "MN"},
+        lambda x: {"c": (x.a @ x.b.T) * (x.a @ x.d.T)},
+    ),
+    "rows of a product reduced": Program(
+        """
+kernel f[T: dtype = bf16](a: T[M, K], b: T[N, K], c: out T[M, N], s: out f32[M]):
+    for i in parallel(tiles(M)):
+        t = zeros[f32](i)
+        for j in tiles(N):
+            acc = zeros[f32](i, j)
+            for k in tiles(K):
+                acc += a[i, k] @ b[j, k].T
+            t = t + rowsum(acc * acc + 1.0)
+            c[i, j] = cast[T](acc)
+        s[i] = t
+""",
+        {"a": "MK", "b": "NK", "c": "MN", "s": "M"},
+        lambda x: {"c": x.a @ x.b.T, "s": ((x.a @ x.b.T) ** 2 + 1).sum(1)},
+    ),
+    "computed operand": Program(
+        _gemm(
+            "kernel f[T: dtype = bf16](a: T[M, K], b: T[N, K], c: out T[M, N]):",
+            "cast[T](exp2(cast[f32](a[i, k]))) @ b[j, k].T",
+        ),
+        {"a": "MK", "b": "NK", "c": "MN"},
+        lambda x: {"c": np.exp2(x.a) @ x.b.T},
+    ),
+    "product without a loop": Program(
+        """
+kernel f[T: dtype = bf16, D: int = 64](q: T[M, D], k: T[N, D], c: out f32[M, N]):
+    for i, j in parallel(tiles(M), tiles(N)):
+        c[i, j] = q[i, :] @ k[j, :].T
+""",
+        {"q": "MD", "k": "ND", "c": "MN"},
+        lambda x: {"c": x.q @ x.k.T},
+        sizes={"M": 150, "N": 88, "D": 64},
+    ),
+    "add": Program(
+        """
+kernel f(a: f32[M, N], b: f32[M, N], c: out f32[M, N]):
+    for i, j in parallel(tiles(M), tiles(N)):
+        c[i, j] = a[i, j] + b[i, j]
+""",
+        {"a": "MN", "b": "MN", "c": "MN"},
+        lambda x: {"c": x.a + x.b},
+    ),
+    "vectors": Program(
+        """
+kernel f(a: f32[N], b: f32[N], c: out f32[N]):
+    for i in parallel(tiles(N)):
+        c[i] = a[i] * b[i] + 1.0
+""",
+        {"a": "N", "b": "N", "c": "N"},
+        lambda x: {"c": x.a * x.b + 1},
+    ),
+    "outer product": Program(
+        """
+kernel f(a: f32[M], b: f32[N], c: out f32[M, N]):
+    for i, j in parallel(tiles(M), tiles(N)):
+        c[i, j] = a[i][:, None] * b[j][None, :]
+""",
+        {"a": "M", "b": "N", "c": "MN"},
+        lambda x: {"c": np.outer(x.a, x.b)},
+    ),
+    "triangle": Program(
+        """
+kernel f(a: f32[M, N], c: out f32[M, N]):
+    for i, j in parallel(tiles(M), tiles(N)):
+        c[i, j] = where(i[:, None] >= j[None, :], a[i, j], 0.0)
+""",
+        {"a": "MN", "c": "MN"},
+        lambda x: {"c": np.tril(x.a)},
+    ),
+    "transposed": Program(
+        """
+kernel f(a: f32[M, N], c: out f32[N, M]):
+    for i, j in parallel(tiles(M), tiles(N)):
+        c[j, i] = a[i, j].T
+""",
+        {"a": "MN", "c": "NM"},
+        lambda x: {"c": x.a.T},
+    ),
+    "softmax": Program(
+        """
+kernel f(x: f32[M, N], y: out f32[M, N]):
+    for i in parallel(tiles(M)):
+        row = x[i, :]
+        p = exp2(row - rowmax(row)[:, None])
+        y[i, :] = p / rowsum(p)[:, None]
+""",
+        {"x": "MN", "y": "MN"},
+        lambda x: {
+            "y": np.exp2(x.x - x.x.max(1, keepdims=True))
+            / np.exp2(x.x - x.x.max(1, keepdims=True)).sum(1, keepdims=True)
+        },
+    ),
+    "normalised rows": Program(
+        """
+kernel f(a: f32[M, N], w: f32[N], c: out f32[M, N], m: out f32[M]):
+    for i in parallel(tiles(M)):
+        x = a[i, :]
+        mu = rowsum(x) / cast[f32](N)
+        d = x - mu[:, None]
+        v = rowsum(d * d) / cast[f32](N)
+        c[i, :] = d * rsqrt(v + 0.5)[:, None] * w[:][None, :]
+        m[i] = mu
+""",
+        {"a": "MN", "w": "N", "c": "MN", "m": "M"},
+        lambda x: {
+            "m": x.a.mean(1),
+            "c": (x.a - x.a.mean(1, keepdims=True))
+            / np.sqrt(x.a.var(1, keepdims=True) + 0.5)
+            * x.w,
+        },
+    ),
+    "sums of columns": Program(
+        """
+kernel f(a: f32[M, N], c: out f32[N]):
+    for j in parallel(tiles(N)):
+        t = zeros[f32](j)
+        for i in tiles(M):
+            t = t + sum(a[i, j], axis=0)
+        c[j] = t
+""",
+        {"a": "MN", "c": "N"},
+        lambda x: {"c": x.a.sum(0)},
+    ),
+    "sums of rows in tiles": Program(
+        """
+kernel f(a: f32[M, N], c: out f32[M]):
+    for i in parallel(tiles(M)):
+        t = zeros[f32](i)
+        for j in tiles(N):
+            t = t + rowsum(a[i, j])
+        c[i] = t
+""",
+        {"a": "MN", "c": "M"},
+        lambda x: {"c": x.a.sum(1)},
+    ),
+    "one row a CTA": Program(
+        """
+kernel f(x: f32[M, N], y: out f32[M]):
+    for i in parallel(M):
+        y[i] = sum(x[i, :] * 2.0, axis=0)
+""",
+        {"x": "MN", "y": "M"},
+        lambda x: {"y": 2 * x.x.sum(1)},
+    ),
+}

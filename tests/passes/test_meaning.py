@@ -1,0 +1,123 @@
+"""After every pass of level ``cta`` a kernel computes what its source says.
+
+Each program runs on the small machine of ``cta_machine`` after each pass from ``form-ctas`` on:
+with every promise about its arrays, with none, and with schedules that change who does what.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.passes.cta_machine import run
+from tests.passes.programs import PROGRAMS, Program
+from tilec import pipeline
+from tilec.frontend.check import check
+from tilec.frontend.lower import lower
+from tilec.frontend.parse import parse
+from tilec.ir.core import Module
+from tilec.ir.facts import ArrayFacts, Facts, Schedule
+from tilec.passes.base import Context
+from tilec.source import SourceFile
+from tilec.targets import by_name
+
+TARGET = by_name("90")
+CTA_PASSES = ("form-ctas", "split-roles", "pipeline-products", "overlap-stores", "weave")
+
+
+def lowered(program: Program, facts: Facts, schedule: Schedule) -> Module:
+    """The program at level ``tile``, carrying its facts and pins."""
+    module = lower(check(parse(SourceFile("f.tk", program.text.lstrip("\n"))), {}), "f")
+    module.target = TARGET.name
+    kernel = module.kernels[0]
+    pipeline.record_facts(kernel, facts)
+    kernel.schedule = {**kernel.schedule, **schedule.as_attributes()}
+    return module
+
+
+def promised(program: Program, sizes: dict[str, int], alignment: int) -> Facts:
+    """What holds of row-major arrays of these sizes."""
+    arrays = tuple(
+        (name, ArrayFacts(program.units.get(name, len(axes) - 1), alignment))
+        for name, axes in program.shapes.items()
+    )
+    multiples = tuple((n, s & -s) for n, s in sizes.items())
+    return Facts(arrays, tuple(sizes.items()), multiples)
+
+
+def unpromised(sizes: dict[str, int]) -> Facts:
+    """No word about strides, and bounds only."""
+    return Facts((), tuple(sizes.items()))
+
+
+def check_everywhere(program: Program, facts: Facts, schedule: Schedule) -> None:
+    """Run the program after each pass of level ``cta`` and compare with NumPy."""
+    rng = np.random.default_rng(7)
+    sizes = program.sizes
+    inputs = {
+        name: rng.standard_normal(tuple(sizes[a] for a in axes))
+        for name, axes in program.shapes.items()
+    }
+    expected: dict[str, Any] = program.means(SimpleNamespace(**inputs))
+    module = lowered(program, facts, schedule)
+    ctx = Context(TARGET)
+    for name in pipeline.PIPELINE[: pipeline.position("place-shared") + 1]:
+        pipeline.step(module, pipeline.find_pass(name), ctx)
+        if name not in CTA_PASSES:
+            continue
+        arrays = {k: np.full_like(v, np.nan) if k in expected else v for k, v in inputs.items()}
+        run(module.kernels[0], arrays, program.scalars)
+        for key, value in expected.items():
+            np.testing.assert_allclose(arrays[key], value, 1e-9, 1e-9, err_msg=f"{key} {name}")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_mean_the_same_with_every_promise_kept(name: str) -> None:
+    program = PROGRAMS[name]
+    check_everywhere(program, promised(program, program.sizes, 16), Schedule())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_mean_the_same_when_nothing_is_known_of_arrays(name: str) -> None:
+    program = PROGRAMS[name]
+    check_everywhere(program, unpromised(program.sizes), Schedule())
+
+
+SCHEDULES = {
+    "two warpgroups, persistent": Schedule(
+        tiles=(("i", 128), ("j", 64), ("k", 16)), stages=2, persistent=True, group=2
+    ),
+    "three stages, wide tiles": Schedule(tiles=(("i", 64), ("j", 256), ("k", 16)), stages=3),
+    "persistent small tiles": Schedule(
+        tiles=(("i", 64), ("j", 16), ("k", 32)), stages=4, persistent=True, group=16
+    ),
+    "three warpgroups": Schedule(tiles=(("i", 192), ("j", 48), ("k", 64)), stages=2),
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("name", ["gemm", "gemm of columns", "two products of one operand"])
+def test_schedules_do_not_change_what_a_product_is(name: str, schedule: str) -> None:
+    program = PROGRAMS[name]
+    check_everywhere(program, promised(program, program.sizes, 16), SCHEDULES[schedule])
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (17, 200, 0), (200, 16, 17), (65, 129, 130)])
+@pytest.mark.parametrize("alignment", [2, 16])
+def test_gemm_at_its_edges(sizes: tuple[int, int, int], alignment: int) -> None:
+    program = PROGRAMS["gemm"]
+    named = dict(zip(("M", "N", "K"), sizes, strict=True))
+    moved = Program(program.text, program.shapes, program.means, sizes=named)
+    check_everywhere(moved, promised(moved, named, alignment), Schedule())
+
+
+@pytest.mark.parametrize("columns", [1, 17, 500, 1000])
+def test_rows_of_any_length(columns: int) -> None:
+    for name in ("softmax", "one row a CTA"):
+        program = PROGRAMS[name]
+        named = {"M": 9, "N": columns}
+        moved = Program(program.text, program.shapes, program.means, sizes=named)
+        check_everywhere(moved, promised(moved, named, 4), Schedule())
