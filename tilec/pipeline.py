@@ -43,8 +43,10 @@ PIPELINE: tuple[str, ...] = (
 """All passes; each is the function of that name in ``tilec/passes/<name>.py``."""
 
 SIZES_SETTLED_BY = "choose-tiles"
-"""The last pass that sees upper bounds of sizes: what they decide is in the schedule from here on,
-so compilations that agree there share the rest."""
+"""The last pass that sees all that is promised about sizes; see ``settled_facts``."""
+
+WIDEST_VECTOR = 16
+"""Elements: the longest access of one thread, for the narrowest type."""
 
 _FROM_BACKEND = {"place-copies": ("tilec.backend_ptx.registers", "ptx")}
 
@@ -66,6 +68,10 @@ def find_pass(name: str) -> Pass:
 # --- what a kernel carries --------------------------------------------------------------------
 
 
+FACT_ATTRIBUTES = ("arrays", "extents", "multiples")
+"""The kernel attributes that hold promises about launches."""
+
+
 def record_facts(kernel: Kernel, facts: Facts) -> None:
     """Write the promises about launches into the kernel, where the dump shows them."""
     if facts.arrays:
@@ -85,6 +91,19 @@ def recorded_facts(kernel: Kernel) -> Facts:
         tuple((str(n), size) for n, size in kernel.attributes.get("extents", ())),
         tuple((str(n), size) for n, size in kernel.attributes.get("multiples", ())),
     )
+
+
+def settled_facts(kernel: Kernel) -> Facts:
+    """What passes see once tiles are chosen: no bounds of sizes, and no divisor beyond a tile.
+
+    Whatever the rest decided is in the schedule by then, so compilations that agree on this and on
+    the text share everything that follows.
+    """
+    facts = recorded_facts(kernel)
+    largest = max((size for _, size in kernel.schedule.get("tiles", ())), default=1)
+    cap = max(WIDEST_VECTOR, 1 << max(largest - 1, 0).bit_length())
+    multiples = tuple((name, min(multiple, cap)) for name, multiple in facts.multiples)
+    return replace(facts, extents=(), multiples=multiples)
 
 
 def recorded_schedule(kernel: Kernel) -> Schedule:
@@ -219,7 +238,7 @@ def step(module: Module, item: Pass, ctx: Context, dump: Observer | None = None)
         ctx.current = item.name
         ctx.facts, ctx.schedule = recorded_facts(kernel), recorded_schedule(kernel)
         if position(item.name) > position(SIZES_SETTLED_BY):
-            ctx.facts = replace(ctx.facts, extents=())
+            ctx.facts = settled_facts(kernel)
         item.run(kernel, ctx)
         kernel.attributes["after"] = item.name
     module.level = item.produces

@@ -285,6 +285,7 @@ def test_sizes_of_one_class_share_a_compilation() -> None:
         return k.compile(k.sort_out(views, {}, target), target)
 
     assert compiled(1000, 1000) is compiled(1016, 1000)
+    assert compiled(1000, 2048) is compiled(1000, 4096)
     assert compiled(1000, 1000) is not compiled(1000, 1001)
 
 

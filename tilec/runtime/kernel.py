@@ -26,7 +26,7 @@ from tilec.ir.facts import Facts, Schedule
 from tilec.ir.printer import module_text
 from tilec.ir.rewrite import clone_kernel
 from tilec.ir.types import Array, Scalar
-from tilec.pipeline import SIZES_SETTLED_BY
+from tilec.pipeline import FACT_ATTRIBUTES, SIZES_SETTLED_BY, settled_facts
 from tilec.runtime import arrays as arrays_of
 from tilec.runtime.arrays import ArrayError, ArrayView, Device
 from tilec.runtime.call import Call, check_overlap, check_requirements, interpret_call, quick_key
@@ -94,7 +94,7 @@ class Kernel:
         """Start with empty caches."""
         self._fronts: dict[tuple[Any, ...], Module] = {}
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
-        self._settled: dict[str, Compiled] = {}
+        self._settled: dict[tuple[Facts, str], Compiled] = {}
         self._loaded: dict[tuple[Any, ...], Any] = {}
         self._ready: OrderedDict[tuple[Any, ...], Run] = OrderedDict()
         self._quick: OrderedDict[tuple[Any, ...], tuple[Run, str, Device, list[int]]] = (
@@ -332,10 +332,11 @@ class Kernel:
     def _compile(self, module: Module, target: Target, dump: Any) -> Compiled:
         """Compile, sharing the work of calls whose sizes led to the same choices."""
         remarks = run_passes(module, target, dump=dump, stop_after=SIZES_SETTLED_BY)
-        attributes = dict(module.kernels[0].attributes)
-        module.kernels[0].attributes.pop("extents", None)
-        settled = module_text(module)
-        module.kernels[0].attributes = attributes
+        kernel = module.kernels[0]
+        facts, attributes = settled_facts(kernel), kernel.attributes
+        kernel.attributes = {k: v for k, v in attributes.items() if k not in FACT_ATTRIBUTES}
+        settled = (facts, module_text(module))
+        kernel.attributes = attributes
         if settled not in self._settled or dump is not None:
             remarks += run_passes(module, target, dump=dump)
             self._settled[settled] = emit_module(module, remarks)
