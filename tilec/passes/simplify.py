@@ -27,7 +27,7 @@ from tilec.ir import rewrite
 from tilec.ir.core import Builder, Kernel, Op, Region, Value
 from tilec.ir.declare import Effects
 from tilec.ir.levels import flow, math, tile
-from tilec.ir.types import Scalar
+from tilec.ir.types import Index, Scalar, Tile
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.constants import constant_value, folded
 
@@ -110,13 +110,21 @@ def hoist(region: Region) -> bool:
 
 
 def _invariant(body: Region, *, scalars: bool) -> list[Op]:
-    """Take out what does not depend on the loop; outside a launch only scalars can live."""
+    """Take out what does not depend on the loop; outside a launch only scalars can live.
+
+    A tile over the loop's own axis depends on the loop by its type: how much of it is valid is
+    known only where the index is.
+    """
     inside: set[Value[Any]] = set(body.args)
+    symbols = {arg.type.size for arg in body.args if isinstance(arg.type, Index)}
     moved: list[Op] = []
     stay: list[Op] = []
     for op in body.ops:
         movable = op.effects is Effects.PURE and not op.regions and not op.is_terminator
         if scalars and not all(isinstance(r.type, Scalar) for r in op.results):
+            movable = False
+        values = [*op.operands, *op.results]
+        if any(isinstance(v.type, Tile) and symbols & set(v.type.shape) for v in values):
             movable = False
         if movable and not any(v in inside for v in op.operands):
             moved.append(op)
