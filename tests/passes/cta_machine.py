@@ -1,4 +1,4 @@
-"""A small machine for level ``cta``: what a kernel computes, on NumPy arrays, one CTA after another.
+"""A small machine for level ``cta``: what a kernel computes, one CTA after another.
 
 Logical tiles only: layouts are not looked at, element types do not round. What it is strict about
 is order. Every group of a role is a coroutine; a stage is poisoned with NaN when it is granted for

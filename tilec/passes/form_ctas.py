@@ -47,7 +47,7 @@ def choose_team(ctx: Context, axes: Axes, region: Region, schedule: Schedule) ->
     dots = [op for op in region.walk() if isinstance(op, tile.Dot)]
     if dots:
         split, groups = product_team(axes, dots, schedule.warpgroups)
-        return Team(WARPGROUP_WARPS, groups, split, split.size // groups)  # type: ignore[operator]
+        return Team(WARPGROUP_WARPS, groups, split, split.size // groups, True)  # type: ignore[operator]
     warps = WARPGROUP_WARPS * (schedule.warpgroups or 1)
     for op in region.walk():
         if isinstance(op, math.Reduce) and len(op.x.type.shape) == 2 and op.axis == 1:

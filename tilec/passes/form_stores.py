@@ -74,7 +74,7 @@ def _write(f: Forming, op: tile.Store, value: Value[Register]) -> None:
     type = value.type
     width = int(type.shape[-1])
     pieces = 1
-    if len(type.shape) == 2 and f.team.split is not None:
+    if len(type.shape) == 2 and f.team.multiplies:
         while width // pieces > PIECE_COLUMNS and width % (2 * pieces) == 0:
             pieces *= 2
     try:
@@ -111,7 +111,7 @@ def _staging(f: Forming, op: tile.Store, type: Register) -> Staging:
         raise Refused(reason)
     if contiguous_axis(f.ctx, op.array, axes) != 1:
         raise Refused("the rows of the tile do not run along memory")
-    if f.team.warps != 4 or type.shape[0] != PRODUCT_ROWS:
+    if not f.team.multiplies or type.shape[0] != PRODUCT_ROWS:
         raise Refused("the tile is no result of a product")
     edge = 1 in f.bounded(op.subscripts)
     chunk = CLIP_BYTES // type.dtype.bytes

@@ -47,6 +47,8 @@ class Team:
     groups: int
     split: AxisClass | None
     rows: int
+    multiplies: bool = False
+    """Whether the groups are warpgroups that share products."""
 
     @property
     def threads(self) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tilec.ir import rewrite
 from tilec.ir.core import Builder, Kernel, Op, Region, Value
 from tilec.ir.levels import cta, math
 from tilec.ir.types import Register, Scalar, Shared
@@ -153,9 +154,30 @@ def _block(
     return builder.add(cta.Window(buffer, block, rows=rows), buffer.name).out
 
 
-def cut_first(op: Op, builder: Builder) -> list[Value[Any]] | None:
+def cut_early(region: Region) -> None:
+    """Cut tiles before the work on them wherever nobody needs the whole."""
+    while True:
+        uses = rewrite.uses(region)
+
+        def rule(
+            op: Op, builder: Builder, uses: dict[Value[Any], list[Op]] = uses
+        ) -> list[Value[Any]] | None:
+            if not isinstance(op, cta.Slice):
+                return None
+            users = uses.get(op.x, [])
+            # Whoever needs the whole tile would have the work done twice.
+            if not users or not all(isinstance(user, cta.Slice) for user in users):
+                return None
+            return cut_first(op, builder)
+
+        if not rewrite.apply(region, rule):
+            return
+        rewrite.remove_dead(region)
+
+
+def cut_first(op: cta.Slice, builder: Builder) -> list[Value[Any]] | None:
     """slice(f(x, ...)) = f(slice(x), ...) where f works on each element alone."""
-    if not isinstance(op, cta.Slice) or not isinstance(op.type, Register):
+    if not isinstance(op.type, Register):
         return None
     inner = op.x.owner
     builder.loc = inner.loc if isinstance(inner, Op) else op.loc
@@ -175,7 +197,8 @@ def cut_first(op: Op, builder: Builder) -> list[Value[Any]] | None:
         axis = op.axis - (inner.axis < op.axis)
         x = builder.add(cta.Slice(inner.x, axis=axis, start=op.start, type=kind)).out
         return [builder.add(math.Expand(x, axis=inner.axis, type=op.type)).out]
-    if isinstance(inner, cta.Read):
+    if isinstance(inner, cta.Read) and inner.array.type.mode == "in":
+        # An array that the kernel writes must be read where the program reads it.
         return [_read_piece(builder, inner, op)]
     return None
 
@@ -220,7 +243,7 @@ def _read_piece(builder: Builder, read: cta.Read, like: cta.Slice) -> Value[Any]
 @tile_pass("overlap-stores", level="cta")
 def overlap_stores(kernel: Kernel, ctx: Context) -> None:
     """Nothing waits for a store before the memory that it reads is needed again."""
-    ctx.rewrite(kernel.body, cut_first)
+    cut_early(kernel.body)
     buffers = [op for op in kernel.body.ops if isinstance(op, cta.Buffer)]
     for role in [op for op in kernel.body.ops if isinstance(op, cta.Role)]:
         done = 0
