@@ -336,7 +336,10 @@ class CheckedKernel:
     parameters: list[Variable]
     dims: dict[str, tuple[Variable, int]]
     schedule: dict[str, Constant | tuple[Constant, ...]] = field(default_factory=dict)
+    pins: dict[str, int] = field(default_factory=dict)
+    """Tile sizes that the author fixed, by loop name."""
     choices: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Tile sizes that the author offers, by loop name."""
     body: list[Statement] = field(default_factory=list)
 
 

@@ -1,7 +1,9 @@
 """What a loop runs over: ``tiles``, ``parallel`` and ``range``, and the size of its tiles.
 
-Each ``tiles`` makes a new index with a size symbol named after the loop's variable, or with a
-pinned size. Sizes are at least 16 and multiples of 16: a smaller tile has no use on the hardware.
+Each ``tiles`` makes a new index with a size symbol of its own, named after the loop's variable. A
+pinned size is a choice of the schedule and never stands in a type: the symbol is how a tile that
+no load gave its shape knows which index, and so which edge, it runs along. Sizes that an author
+pins are multiples of 16, the step of the tensor cores' shapes and of memory transactions.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class LoopAxes:
     def __init__(self, check: Expressions, kernel: CheckedKernel) -> None:
         self.check = check
         self.kernel = kernel
-        self.symbols: set[str] = set()
+        self.symbols = {f"${dim}" for dim in kernel.dims}
         self.count = 0
 
     def parallel(self, node: ast.For, call: ast.Call) -> tuple[LoopAxis, ...]:
@@ -173,22 +175,21 @@ class LoopAxes:
             help="write `tiles(M)`, `tiles(M, 128)` or `tiles(M, tune=[64, 128])`",
         )
 
-    def _size(self, name: ast.Name, call: ast.Call) -> Extent:
+    def _size(self, name: ast.Name, call: ast.Call) -> str:
+        """The size symbol of a loop; what the author says about its size is recorded."""
         if len(call.arguments) == 2 and call.keywords:
             self._bad_tiles(call.span)
+        symbol = self._symbol(name.id)
         if call.keywords:
-            symbol = self._symbol(name.id)
             self.kernel.choices[symbol[1:]] = self.sizes(call.keywords[0][1])
-            return symbol
-        if len(call.arguments) == 1:
-            return self._symbol(name.id)
-        pinned = call.arguments[1]
-        if isinstance(pinned, ast.Name):
-            meaning = self.check.meaning(pinned)
+        elif len(call.arguments) == 2:
+            pinned = call.arguments[1]
+            meaning = self.check.meaning(pinned) if isinstance(pinned, ast.Name) else None
             if isinstance(meaning, SizeChoice):
-                self.kernel.choices[meaning.symbol[1:]] = meaning.sizes
-                return meaning.symbol
-        return self.tile_size(pinned)
+                self.kernel.choices[symbol[1:]] = meaning.sizes
+            else:
+                self.kernel.pins[symbol[1:]] = self.tile_size(pinned)
+        return symbol
 
     def _symbol(self, name: str) -> str:
         """A size symbol for a loop variable; a second loop of that name gets a number."""
@@ -213,19 +214,20 @@ class LoopAxes:
     def tile_size(self, node: ast.Expression) -> int:
         """A pinned size: at least 16, and a multiple of 16."""
         size = self.check.integer(node, "a tile size")
+        nearest = min(max(_STEP, (size + _STEP // 2 - 1) // _STEP * _STEP), _LARGEST)
         if size < _STEP:
             self.check.report.fail(
                 "tile-under-16",
                 "a tile has at least 16 elements along each loop",
                 [(node.span, f"this asks for {size}")],
                 notes=["smaller tiles cannot feed the tensor cores or fill a memory transaction"],
-                help="leave the size away, or pin 16 or more",
+                help=f"the nearest size is {nearest}; without one the compiler chooses",
             )
         if size % _STEP or size > _LARGEST:
             self.check.report.fail(
                 "tile-not-multiple-of-16",
                 f"a tile size is a multiple of 16, up to {_LARGEST}",
                 [(node.span, f"this asks for {size}")],
-                help=f"pin {max(_STEP, min(_LARGEST, size // _STEP * _STEP))}",
+                help=f"the nearest size is {nearest}",
             )
         return size

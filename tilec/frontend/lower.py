@@ -63,7 +63,10 @@ class _Lowering:
             attributes["bound"] = tuple(self.checked.bindings.items())
         if self.checked.choices:
             attributes["choices"] = tuple(self.checked.choices.items())
-        return Kernel(self.checked.name, body, attributes, dict(self.checked.schedule))
+        schedule: dict[str, Any] = dict(self.checked.schedule)
+        if self.checked.pins:
+            schedule = {"tiles": tuple(self.checked.pins.items()), **schedule}
+        return Kernel(self.checked.name, body, attributes, schedule)
 
     # Building -------------------------------------------------------------------------------
 

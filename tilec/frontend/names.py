@@ -15,9 +15,8 @@ from tilec.source import Span
 
 @dataclass(frozen=True)
 class SizeChoice:
-    """A name from ``tune``: the tile size is one of ``sizes``, under this symbol."""
+    """A name from ``tune``: the tile size of a loop is one of ``sizes``."""
 
-    symbol: str
     sizes: tuple[int, ...]
 
 

@@ -293,6 +293,5 @@ class Checker(Assignments):
 
     def _tune(self, node: ast.Tune) -> None:
         claim(self, node.name)
-        choice = SizeChoice(f"${node.name.id}", self.loops.sizes(node.choices))
-        self.loops.symbols.add(choice.symbol)
+        choice = SizeChoice(self.loops.sizes(node.choices))
         self.scope.bind(node.name.id, Binding(choice, node.span, rebindable=False))

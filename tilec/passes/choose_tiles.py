@@ -380,8 +380,18 @@ class Chooser:
             f"{VECTORS_IN_FLIGHT} accesses in flight a thread",
         )
 
+    def offered(self) -> None:
+        """Of the sizes that the author offers for a loop, take the first unless one is pinned."""
+        for name, sizes in self.kernel.attributes.get("choices", ()):
+            size = self.sizes.setdefault(f"${name}", sizes[0])
+            listed = ", ".join(map(str, sizes))
+            self.ctx.remark(
+                None, f"tiles.{name} = {size}, where {listed} are offered: the first unless pinned"
+            )
+
     def run(self) -> None:
         """Choose everything, and record it in the kernel."""
+        self.offered()
         dots = [op for op in self.kernel.body.walk() if isinstance(op, tile.Dot)]
         if dots:
             self.products(dots)
