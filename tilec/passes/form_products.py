@@ -14,8 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilec.ir import rewrite
 from tilec.ir.core import Op, Region, Value
 from tilec.ir.declare import Refused
+from tilec.ir.facts import Schedule
 from tilec.ir.levels import cta, flow, math, tile
 from tilec.ir.types import Flight, Register, Ring, Shared
 from tilec.layout.descriptor import matrix_descriptor
@@ -70,6 +72,22 @@ def ring_plan(ctx: Context, op: tile.Load, swizzle: int | None) -> Mapped:
     shape = op.out.type.shape
     plan = mapped(ctx, op.array, tile_axes(op.subscripts), shape, swizzle=swizzle)
     return plan
+
+
+def by_rings(ctx: Context, schedule: Schedule, region: Region) -> bool:
+    """Whether rings bring every operand of every product."""
+    uses = rewrite.uses(region)
+    for op in region.walk():
+        for operand in (op.a, op.b) if isinstance(op, tile.Dot) else ():
+            source = source_of(operand)[0]
+            load = source.owner
+            if not isinstance(load, tile.Load) or not feeds_only_products(source, uses):
+                return False
+            try:
+                ring_plan(ctx, load, dict(schedule.swizzles).get(load.array.name))
+            except Refused:
+                return False
+    return True
 
 
 def find_stage(f: Forming, region: Region, uses: dict[Value[Any], list[Op]]) -> Stage | None:

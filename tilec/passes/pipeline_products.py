@@ -93,6 +93,8 @@ def analyse(loop: flow.For) -> Plan | str:
         if not only or results[position] is not value or len(uses[product.acc]) != 1:
             return "an accumulator is read inside the loop"
         chains.append(Chain(product, settled[0], position))
+    if any(op.ring.type.stages < 2 for op in body.ops if isinstance(op, cta.Wait)):
+        return "a ring of one stage cannot hold the stage of the round before"
     releases = [op for op in body.ops if isinstance(op, cta.Release) and op.slot in waits]
     if {r.slot for r in releases} != waits or any(
         isinstance(op, cta.Put) for op in (*body.ops, *nested)
