@@ -20,7 +20,7 @@ from tilec.ir.types import DType, Index, Tile
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.constants import Number, constant_value, evaluate
-from tilec.passes.mapping import divides
+from tilec.passes.forming import may_be_partial
 
 
 def identity(kind: str, dtype: DType) -> Number:
@@ -94,16 +94,13 @@ class _Filler:
         """The index along which a tile may be partial."""
         if axis is None or axis.index is None:
             return None
-        type = axis.index.type
-        if type.size == type.extent:
-            return None
-        if isinstance(type.size, int) and divides(self.ctx, type.extent, type.size):
-            return None
-        sizes = dict(self.ctx.schedule.tiles)
-        size = sizes.get(str(type.size).lstrip("$"))
-        if size is not None and divides(self.ctx, type.extent, size):
-            return None
-        return axis.index
+        sizes: dict[str, int] = {f"${name}": s for name, s in self.ctx.schedule.tiles}
+        for value, _ in axis.members:
+            if isinstance(value.type, Index):
+                size = sizes.get(str(value.type.size), value.type.size)
+                if may_be_partial(self.ctx, value, size):
+                    return axis.index
+        return None
 
     def asked(
         self, value: Value[Any], place: int, fill: Number, builder: Builder, visible: Any

@@ -15,7 +15,7 @@ from tilec.ir.core import Builder, Kernel, Op, Value
 from tilec.ir.declare import Refused
 from tilec.ir.facts import Schedule
 from tilec.ir.levels import cta, math, tile
-from tilec.ir.types import Array, Index, Register, Scalar, Shared, TensorMap
+from tilec.ir.types import Array, Extent, Index, Register, Scalar, Shared, TensorMap
 from tilec.passes.axes import Axes
 from tilec.passes.base import Context
 from tilec.passes.frames import Frames, Team
@@ -110,11 +110,8 @@ class Forming:
         return tuple(axis for axis, index in enumerate(indices) if self.ragged(index))
 
     def ragged(self, index: Value[Index]) -> bool:
-        """Whether a tile along the index may be partial; the whole of a static axis is not."""
-        type = index.type
-        if type.size == type.extent:
-            return False
-        return not isinstance(type.size, int) or not divides(self.ctx, type.extent, type.size)
+        """Whether a tile along the index may be partial."""
+        return may_be_partial(self.ctx, index, index.type.size)
 
     def sync(self) -> None:
         """Barrier among the warps of the group."""
@@ -134,6 +131,20 @@ class Forming:
             fill=fill,
         )
         return self.body.add(made, op.out.name).out
+
+
+def may_be_partial(ctx: Context, index: Value[Index], size: Extent) -> bool:
+    """Whether a tile of ``size`` along an index may have an edge inside.
+
+    A loop over an empty axis has no tile, so there a size that divides is enough. The whole of an
+    axis is one tile even if the axis is empty: it is full only where its extent is static.
+    """
+    extent = index.type.extent
+    if size == extent:
+        return False
+    if isinstance(index.owner, tile.Whole) or not isinstance(size, int):
+        return True
+    return not divides(ctx, extent, size)
 
 
 def aligned_vector(ctx: Context, op: tile.Load | tile.Store, schedule: Schedule) -> int:
