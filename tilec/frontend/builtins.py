@@ -99,14 +99,19 @@ class Call:
         return self.apply(op, [x])
 
     def shape(self, items: tuple[ast.Expression, ...]) -> tuple[Axis, ...]:
-        """Shape arguments as axes: an index, a number, or a dimension."""
+        """Shape arguments as axes: an index, or a number known at compile time."""
         axes: list[Axis] = []
         for item in items:
             found = self.check.expression(item)
             if isinstance(found.type, IndexType):
                 axes.append(found.type.axis)
             elif isinstance(found, ExtentValue):
-                axes.append(Axis.whole(found.dim))
+                # No index would come with the axis, and so nothing would say where it ends.
+                self.check.report.not_yet(
+                    f"a tile as long as `{found.dim}`, which is known at launch only,",
+                    item.span,
+                    f"loop over `tiles({found.dim})`, or start from a value along `:`",
+                )
             else:
                 extent = self.check.integer(item, "an extent")
                 if extent < 1:

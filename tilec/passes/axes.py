@@ -2,8 +2,9 @@
 
 The language lets axes meet only when they carry the same index (or are equal static extents), so
 the axes of a kernel's tiles fall into classes, found here by union-find: a load ties an axis to
-its subscript, elementwise work ties operands to results, loops tie what they carry. An axis of
-extent one that is spread later belongs to no class (``None``).
+its subscript, elementwise work ties operands to results, loops tie what they carry, and as long as
+a size is a symbol, its name alone ties a tile of one repeated value to its loop. An axis of extent
+one that is spread later belongs to no class (``None``).
 
 Nothing here chooses anything; the classes are read by the choice of tiles, of padding and of
 layouts. A value built after the analysis is unknown to it.
@@ -18,6 +19,7 @@ from typing import Any
 from tilec.ir.core import Op, Region, Value
 from tilec.ir.levels import flow, math, tile
 from tilec.ir.types import Extent, Index, Tile
+from tilec.passes.apply_tiles import is_symbol
 
 Node = tuple[Value[Any], int]
 
@@ -48,7 +50,12 @@ class Axes:
                     self._declare(arg)
             for value in (*op.operands, *op.results):
                 self._declare(value)
-            self._tie(op)
+        indices: dict[Extent, Value[Index]] = {}
+        for value, _ in self._order:
+            if isinstance(value.type, Index) and is_symbol(value.type.size):
+                indices.setdefault(value.type.size, value)
+        for op in region.walk():
+            self._tie(op, indices)
         self._classes: dict[Node, AxisClass] = {}
         for node in self._order:
             root = self._find(node)
@@ -96,11 +103,11 @@ class Axes:
             for axis in range(min(_rank(tiles[0]), _rank(other))):
                 self._join((tiles[0], axis), (other, axis))
 
-    def _tie(self, op: Op) -> None:
+    def _tie(self, op: Op, indices: dict[Extent, Value[Index]]) -> None:
         if isinstance(op, tile.Load | tile.Store):
             value = op.value if isinstance(op, tile.Store) else op.out
-            indices = [s for s in op.subscripts if isinstance(s.type, Index)]
-            for axis, index in enumerate(indices):
+            chosen = [s for s in op.subscripts if isinstance(s.type, Index)]
+            for axis, index in enumerate(chosen):
                 self._join((index, 0), (value, axis))
         elif isinstance(op, tile.IndexValues):
             self._join((op.index, 0), (op.out, 0))
@@ -123,6 +130,10 @@ class Axes:
             for axis in range(_rank(op.x)):
                 if _extent(op.x, axis) == _extent(op.out, axis):
                     self._join((op.x, axis), (op.out, axis))
+        elif isinstance(op, math.Fill):
+            for axis, extent in enumerate(op.out.type.shape):
+                if extent in indices:
+                    self._join((indices[extent], 0), (op.out, axis))
         elif isinstance(op, math.Elementwise | math.Cast):
             self._same([*op.operands, *op.results])
         elif isinstance(op, tile.ForTiles | flow.For):
