@@ -374,8 +374,9 @@ class Chooser:
             size = left if left >= MULTIPLE or free else MULTIPLE
             self.settle(axis, size)
             left = 1
+        stores = (op for op in self.kernel.body.walk() if isinstance(op, tile.Store))
         self.ctx.remark(
-            None,
+            next(stores, None),
             f"tiles of {width} along {along.name}, {vectors[along]} elements an access: "
             f"{VECTORS_IN_FLIGHT} accesses in flight a thread",
         )

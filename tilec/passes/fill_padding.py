@@ -89,6 +89,7 @@ class _Filler:
         self.held = Held(self.axes)
         self.made: dict[tuple[Value[Any], AxisClass, Number], Value[Any]] = {}
         self.count = 0
+        self.first: Op | None = None
 
     def ragged(self, axis: AxisClass | None) -> Value[Index] | None:
         """The index along which a tile may be partial."""
@@ -114,9 +115,10 @@ class _Filler:
         if held is not None and held == fill and not isinstance(held, bool):
             return value
         index = self.visible(axis, visible) or index
-        padded = builder.add(tile.Pad(value, index, axis=place, value=fill), value.name).out
+        pad = builder.add(tile.Pad(value, index, axis=place, value=fill), value.name)
+        self.first = self.first or pad
         self.count += 1
-        return padded
+        return pad.out
 
     def visible(self, axis: AxisClass, seen: set[Value[Any]]) -> Value[Index] | None:
         """An index of the class that is defined here."""
@@ -150,5 +152,5 @@ def fill_padding(kernel: Kernel, ctx: Context) -> None:
     filler = _Filler(kernel, ctx)
     _fill(filler, kernel.body, set())
     if filler.count:
-        ctx.remark(None, f"{filler.count} fills are made explicit at ragged edges")
+        ctx.remark(filler.first, f"{filler.count} fills are made explicit at ragged edges")
         rewrite.remove_duplicates(kernel.body)

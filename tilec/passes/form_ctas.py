@@ -345,15 +345,11 @@ def form_ctas(kernel: Kernel, ctx: Context) -> None:
         if op is not loop:
             outer(op)
     _role(f, loop, uses)
-    top.ops.append(
-        cta.Role(
-            label="all",
-            first=0,
-            warps=team.warps * team.groups,
-            group=team.warps,
-            body=role,
-        )
+    whole = cta.Role(
+        label="all", first=0, warps=team.warps * team.groups, group=team.warps, body=role
     )
+    whole.loc = loop.loc
+    top.ops.append(whole)
     kernel.body = top
     kernel.attributes["threads"] = team.threads * team.groups
     tidy(top)
