@@ -7,15 +7,20 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tilec.compiler import compile_source
 from tilec.diagnostics import DiagnosticError
 from tilec.frontend.builtins import BUILTINS
 from tilec.frontend.check import check
 from tilec.frontend.lower import lower
 from tilec.frontend.parse import parse
+from tilec.interp.numbers import decode
 from tilec.ir.verify import verify
+from tilec.runtime.trial import array_parameters, make_inputs, on_interpreter
 from tilec.source import SourceFile
+from tilec.targets import by_name
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PAGE = _ROOT / "docs" / "language.md"
@@ -29,7 +34,11 @@ def blocks() -> list[tuple[int, str]]:
     return [(text.count("\n", 0, m.start()) + 2, m[1]) for m in _BLOCK.finditer(text)]
 
 
-@pytest.mark.parametrize(("line", "text"), blocks(), ids=lambda v: str(v) if v is int else None)
+def _line(part: int | str) -> str:
+    return str(part) if isinstance(part, int) else ""
+
+
+@pytest.mark.parametrize(("line", "text"), blocks(), ids=_line)
 def test_example_compiles_or_fails_as_it_says(line: int, text: str) -> None:
     expected = [
         (number, found[1], found[2])
@@ -47,6 +56,27 @@ def test_example_compiles_or_fails_as_it_says(line: int, text: str) -> None:
     assert [(e.span.line, e.code) for e in errors if e.span] == [e[:2] for e in expected]
     for error, (_, _, part) in zip(errors, expected, strict=True):
         assert part in error.message
+
+
+@pytest.mark.parametrize(
+    ("line", "text"), [b for b in blocks() if "# error:" not in b[1]], ids=_line
+)
+def test_example_compiles_to_ptx_and_no_tile_size_changes_what_it_computes(
+    line: int, text: str
+) -> None:
+    source = SourceFile(f"language.md:{line}", text)
+    module = check(parse(source), {})
+    for checked in module.kernels:
+        assert compile_source(source, checked.name, {}, by_name("90")).ptx
+        kernel = lower(module, checked.name).kernels[0]
+        sizes = {"M": 72, "N": 50, "K": 33, "B": 3}
+        inputs = make_inputs(kernel, {d: sizes[d] for d in checked.dims}, {}, seed=line)
+        first, second = (on_interpreter(kernel, inputs, choice).outputs for choice in (0, 1))
+        for name, found in first.items():
+            dtype = array_parameters(kernel)[name].dtype
+            numbers, others = decode(dtype, found), decode(dtype, second[name])
+            assert not np.isnan(numbers).any()
+            np.testing.assert_allclose(numbers, others, rtol=1e-2, atol=1e-4)
 
 
 def codes_in_use(folder: Path) -> Iterator[str]:
