@@ -61,9 +61,7 @@ def test_example_compiles_or_fails_as_it_says(line: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("line", "text"), [b for b in blocks() if "# error:" not in b[1]], ids=_line
 )
-def test_example_compiles_to_ptx_and_no_tile_size_changes_what_it_computes(
-    line: int, text: str
-) -> None:
+def test_example_becomes_ptx_and_means_the_same_at_two_tile_sizes(line: int, text: str) -> None:
     source = SourceFile(f"language.md:{line}", text)
     module = check(parse(source), {})
     for checked in module.kernels:
