@@ -131,23 +131,24 @@ class Dump:
         return ptx
 
     def _layouts(self) -> None:
-        """Draw each layout that the last dump names."""
+        """Draw each layout that a dump names, once, with the first place that names it."""
         from tilec.layout.draw import draw_svg, draw_text
 
-        found: dict[str, str] = {}
+        found: dict[str, tuple[str, str]] = {}
         for name, _, _ in self.rows:
             if name.endswith(".tir"):
                 body = (self.folder / name).read_text(encoding="utf-8")
                 named = dict(re.findall(r"^#(\w+) = (\(.*\))$", body, re.MULTILINE))
-                for line in named.values():
-                    found.setdefault(line, f"layout-{len(found):02d}")
+                for layout_name, line in named.items():
+                    place = f"#{layout_name} in {name}"
+                    found.setdefault(line, (f"layout-{len(found):02d}", place))
         parts = []
-        for line, name in found.items():
+        for line, (name, place) in found.items():
             layout = Layout.parse(line)
             if layout.rank == 0:
                 continue
             self.write(f"{name}.svg", draw_svg(layout, limit=_DRAWN))
-            parts.append(f"{name}: {line}\n{draw_text(layout, limit=_DRAWN)}\n")
+            parts.append(f"{name}.svg: {place}\n{draw_text(layout, limit=_DRAWN)}\n")
         self.write("layouts.txt", "\n".join(parts))
 
     def _index(self, kernel: str, remarks: list[str]) -> None:
@@ -161,8 +162,9 @@ class Dump:
                 "",
                 f"The result is [{kernel}.ptx]({kernel}.ptx); its registers, shared memory and "
                 "spills are in [resources.txt](resources.txt), the choices in "
-                "[schedule.json](schedule.json), drawings of the layouts in "
-                "[layouts.txt](layouts.txt).",
+                "[schedule.json](schedule.json), what the passes say about them in "
+                "[remarks.jsonl](remarks.jsonl), drawings of the layouts in "
+                "[layouts.txt](layouts.txt) and `layout-*.svg`.",
                 "",
                 "Any `.tir` file can be edited and taken on from: `tilec opt FILE.tir -o new.ptx`.",
             ]
@@ -191,7 +193,10 @@ def _resources(compiled: Compiled) -> str:
         return "\n".join([*head, f"ptxas: {missing}"]) + "\n"
     except AssemblyError as error:
         return "\n".join([*head, f"ptxas: {error}"]) + "\n"
-    head += [f"registers a thread: {made.registers}", f"spills: {made.spill_bytes} bytes"]
+    asked = [op for op in compiled.module.kernels[0].body.walk() if op.name == "ptx.setmaxnreg"]
+    counts = ", ".join(str(getattr(op, "count", 0)) for op in asked)
+    later = f" at the launch; its roles then set {counts}" if asked else ""
+    head += [f"registers a thread: {made.registers}{later}", f"spills: {made.spill_bytes} bytes"]
     head += [f"{n.code or n.kind}: {n.text}" for n in made.notes if n.kind in _NOTED]
     return "\n".join(head) + "\n"
 
