@@ -98,11 +98,28 @@ SCHEDULES = {
 }
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("name", ["gemm", "gemm of columns", "two products of one operand"])
+PRODUCTS = ("gemm", "gemm of columns", "two products of one operand")
+TOO_WIDE = ("two products of one operand", "three stages, wide tiles")
+"""Two accumulators of 256 columns are all registers of a thread."""
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule"),
+    [(n, s) for n in PRODUCTS for s in SCHEDULES if (n, s) != TOO_WIDE],
+)
 def test_schedules_do_not_change_what_a_product_is(name: str, schedule: str) -> None:
     program = PROGRAMS[name]
     check_everywhere(program, promised(program, program.sizes, 16), SCHEDULES[schedule])
+
+
+@pytest.mark.parametrize("pins", [(("i", 16),), (("i", 80), ("j", 512)), (("i", 256), ("k", 16))])
+@pytest.mark.parametrize("alignment", [2, 16])
+def test_any_pinned_tile_of_a_product_runs(
+    pins: tuple[tuple[str, int], ...], alignment: int
+) -> None:
+    program = PROGRAMS["gemm"]
+    facts = promised(program, program.sizes, alignment)
+    check_everywhere(program, facts, Schedule(tiles=pins, warpgroups=None))
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (17, 200, 0), (200, 16, 17), (65, 129, 130)])

@@ -7,8 +7,9 @@ elementwise tiles give each thread four vectors.
 
 An axis along which nothing is combined may be cut anywhere, so its size has no meaning and may be
 any number from 1; every other size is a multiple of 16, as the language promises. A pinned size is
-taken as it is. Sizes that are not known at compile time come from ``Facts.extents`` as upper
-bounds; what must be resident and has no bound is refused.
+taken as it is (``fit_tiles`` says how a product runs one that no warpgroup has). Sizes that are not
+known at compile time come from ``Facts.extents`` as upper bounds; what must be resident and has no
+bound is refused.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tilec.passes.apply_tiles import is_symbol
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.costs import Shape, launch_cycles
+from tilec.passes.fit_tiles import columns_taken, rows_taken
 from tilec.passes.form_products import PRODUCT_BITS, feeds_only_products, source_of
 from tilec.passes.frames import (
     ELEMENTS_PER_THREAD,
@@ -38,8 +40,6 @@ from tilec.passes.refusal import refused
 
 WARP = 32
 COLUMNS = (16, 32, 64, 128, 256)
-SINGLE_COLUMNS = 128
-"""Columns of a tile whose operands the warps bring themselves: leaves registers for the copies."""
 DEPTH_BYTES = 128
 """Bytes of K in a stage: one swizzle span, the widest that TMA and wgmma share."""
 STAGES = (2, 8)
@@ -48,6 +48,8 @@ GROUP = 16
 """Rows of tiles that neighbouring CTAs share in L2; 8 to 32 measured alike."""
 REGISTERS = {2: (24, 240), 3: (32, 160)}
 """Producer's and consumers' registers by warpgroups: together they fill the register file."""
+OTHER_REGISTERS = 40
+"""Registers of a thread beside accumulators: 128 of these fit the 168 of three warpgroups."""
 RESIDENT_ELEMENTS = 64
 """Most elements of a row in one thread: with two copies of it the registers are full."""
 ROW_WARPS = 16
@@ -150,6 +152,9 @@ class Chooser:
         element = main.a.type.dtype.bytes
         accumulators = len({op.acc for op in dots})
         mapped = self.mapped(dots)
+        if not mapped:
+            # The warps bring operands themselves, which one warpgroup does for itself.
+            self.schedule = replace(self.schedule, warpgroups=None)
         extents = (self.bound(rows), self.bound(columns), self.bound(deep))
         best = min(
             self.candidates(rows, columns, deep, element, mapped, accumulators),
@@ -157,7 +162,7 @@ class Chooser:
             default=None,
         )
         if best is None:
-            raise self.no_candidate(main, rows, element)
+            raise self.no_candidate(main)
         for axis, size in ((rows, best.rows), (columns, best.columns), (deep, best.depth)):
             if axis is not None:
                 self.settle(axis, size)
@@ -175,21 +180,14 @@ class Chooser:
             mapped=mapped,
         )
 
-    def no_candidate(self, main: tile.Dot, rows: AxisClass | None, element: int) -> Refused:
+    def no_candidate(self, main: tile.Dot) -> Refused:
         """Why every candidate fell to the pins."""
-        height = self.pinned(rows) if rows is not None else None
-        if height is not None and height % PRODUCT_ROWS:
-            return refused(
-                main,
-                f"tiles.{rows.name if rows else ''} = {height}: a product takes rows in multiples "
-                f"of {PRODUCT_ROWS}",
-            )
         pins = {**dict(self.ctx.schedule.tiles), "stages": self.schedule.stages or STAGES[0]}
         listed = ", ".join(f"{name} = {value}" for name, value in pins.items())
         return refused(
             main,
-            f"no tile with {listed} fits {self.ctx.target.shared_per_cta} bytes of shared memory "
-            f"and {max(COLUMNS)} columns",
+            f"no tile with {listed} fits {self.ctx.target.shared_per_cta} bytes of shared memory, "
+            "and its accumulators the registers",
         )
 
     def settle(self, axis: AxisClass, size: int) -> None:
@@ -222,20 +220,18 @@ class Chooser:
             raise Refused("a product along an axis of extent one is not tiled in this version")
         pinned = [self.pinned(axis) for axis in (rows, columns, deep)]
         groups = (self.schedule.warpgroups,) if self.schedule.warpgroups else (1, 2)
-        heights = [
-            (PRODUCT_ROWS * w, w)
-            for w in (groups if mapped else groups if self.schedule.warpgroups else (1,))
-        ]
-        if pinned[0] is not None and pinned[0] % PRODUCT_ROWS == 0:
-            heights = [(pinned[0], pinned[0] // PRODUCT_ROWS)]
-        elif pinned[0] is not None:
-            heights = []
-        most = max(COLUMNS) if mapped else SINGLE_COLUMNS
-        widths = [pinned[1]] if pinned[1] else [c for c in COLUMNS if c <= most // accumulators]
+        heights = [(PRODUCT_ROWS * w, w) for w in groups] if mapped else [(PRODUCT_ROWS, 1)]
+        if pinned[0] is not None:
+            height = rows_taken(pinned[0], mapped)
+            heights = [(height, height // PRODUCT_ROWS)]
+        most = columns_taken(max(COLUMNS), mapped)
+        widths = [c for c in COLUMNS if c <= most // accumulators]
+        if pinned[1] is not None:
+            widths = [columns_taken(pinned[1], mapped)]
         depth = pinned[2] or DEPTH_BYTES // element
         lefts, rights = self.operands(rows, columns)
         shapes = [Shape(h, w, depth, g, lefts, rights) for h, g in heights for w in widths]
-        return [s for s in shapes if self.fits(s, element)]
+        return [s for s in shapes if self.fits(s, element, accumulators)]
 
     def operands(self, rows: AxisClass, columns: AxisClass) -> tuple[int, int]:
         """How many loads with these rows, and with these columns, feed the products."""
@@ -256,10 +252,14 @@ class Chooser:
                 return size
         return None
 
-    def fits(self, shape: Shape, element: int) -> bool:
-        """Whether the fewest stages and the staging fit shared memory."""
+    def fits(self, shape: Shape, element: int, accumulators: int) -> bool:
+        """Whether the fewest stages fit shared memory, and the accumulators the registers."""
         least = self.schedule.stages or STAGES[0]
-        return self.room(shape, element) >= least * shape.stage_bytes(element)
+        threads = WARP * WARPGROUP_WARPS * (shape.warpgroups + 1)
+        each = self.ctx.target.registers_per_sm // threads // 8 * 8
+        held = shape.columns // 2 * accumulators
+        room = self.room(shape, element) >= least * shape.stage_bytes(element)
+        return room and held + OTHER_REGISTERS <= min(each, self.ctx.target.registers_per_thread)
 
     def room(self, shape: Shape, element: int) -> int:
         """Bytes for the ring: all but two staging halves and the barriers."""

@@ -13,7 +13,6 @@ on. What cannot be formed is refused at its source line.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from math import gcd
 from typing import Any
 
@@ -25,12 +24,12 @@ from tilec.ir.levels import cta, flow, math, tile
 from tilec.ir.types import S32, Index, Scalar, Tile
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context, tile_pass
-from tilec.passes.form_products import by_rings, fill_stage, find_stage, form_dot, product_team
+from tilec.passes.fit_tiles import fit_products
+from tilec.passes.form_products import fill_stage, find_stage, form_dot, product_team
 from tilec.passes.form_stores import form_store
 from tilec.passes.form_tiles import FORMS, elementwise
 from tilec.passes.forming import Forming
 from tilec.passes.frames import (
-    PRODUCT_ROWS,
     WARPGROUP_WARPS,
     Frames,
     Team,
@@ -57,63 +56,6 @@ def choose_team(ctx: Context, axes: Axes, region: Region, schedule: Schedule) ->
             if across is not None and along is not None:
                 return _row_team(ctx, axes, region, warps, across, along)
     return Team(warps, 1, None, 0)
-
-
-def cut_rows(
-    ctx: Context, axes: Axes, kernel: Kernel, loop: tile.Parallel, schedule: Schedule
-) -> bool:
-    """Cut tall tiles of products whose operands the warps bring themselves; True if done.
-
-    Only one warpgroup can do that. Law: along an axis on which nothing is combined, a launch over
-    tiles is a launch over pieces of the tiles.
-    """
-    dots = [op for op in kernel.body.walk() if isinstance(op, tile.Dot)]
-    if not dots or by_rings(ctx, schedule, kernel.body):
-        return False
-    rows = {axes.of(op.out, 0) for op in dots}
-    (axis,) = rows if len(rows) == 1 else (None,)
-    if axis is None or axis.size == PRODUCT_ROWS or combined(axes, kernel.body, axis):
-        return False
-    indices = [arg for arg in loop.body.args if isinstance(arg.type, Index)]
-    if not any(axes.of(arg, 0) is axis for arg in indices):
-        return False
-    ctx.remark(dots[0], f"each CTA takes {PRODUCT_ROWS} of the {axis.size} rows of {axis.name}")
-    resize(kernel.body, axis, PRODUCT_ROWS)
-    return True
-
-
-def combined(axes: Axes, region: Region, axis: AxisClass) -> bool:
-    """Whether some op combines elements along a class."""
-    for op in region.walk():
-        if isinstance(op, math.Reduce) and axes.of(op.x, op.axis) is axis:
-            return True
-        if isinstance(op, tile.Dot) and axis in (axes.of(op.a, 1), axes.of(op.b, 0)):
-            return True
-    return False
-
-
-def resize(region: Region, axis: AxisClass, size: int) -> None:
-    """Give an axis class another size, in every type that has it."""
-    for value, place in axis.members:
-        if isinstance(value.type, Index):
-            value.type = replace(value.type, size=size)
-        else:
-            shape = list(value.type.shape)
-            shape[place] = size
-            value.type = replace(value.type, shape=tuple(shape))
-    for op in region.walk():
-        if isinstance(op, tile.Parallel):
-            op.sizes = tuple(
-                arg.type.size if isinstance(arg.type, Index) else 0 for arg in op.body.args
-            )
-        elif isinstance(op, tile.ForTiles):
-            op.size = op.body.args[0].type.size
-        elif isinstance(op, tile.Whole):
-            op.size = op.out.type.size
-        elif "type" in op.specs and len(op.results) == 1:
-            op.type = op.results[0].type  # type: ignore[attr-defined]
-        elif isinstance(op, flow.If):
-            op.types = tuple(v.type for v in op.out)
 
 
 def _row_team(
@@ -328,8 +270,9 @@ def form_ctas(kernel: Kernel, ctx: Context) -> None:
     (loop,) = loops
     schedule = Schedule.from_attributes(kernel.schedule)
     axes = Axes(kernel.body)
-    if cut_rows(ctx, axes, kernel, loop, schedule):
-        axes, schedule = Axes(kernel.body), replace(schedule, warpgroups=1)
+    fitted = fit_products(ctx, axes, kernel, loop, schedule)
+    if fitted is not None:
+        axes, schedule = Axes(kernel.body), fitted
         kernel.schedule = schedule.as_attributes()
     team = choose_team(ctx, axes, kernel.body, schedule)
     frames = Frames(ctx, kernel.body, axes, team, schedule.vector)

@@ -1,0 +1,106 @@
+"""Fit the tiles of products that an author pinned to what a warpgroup and a CTA can take.
+
+Law: along a parallel axis on which nothing is combined, a launch over tiles is a launch over tiles
+of any other size. So a tile of 16 rows runs as one of 64, of which the edge is never stored, and a
+tile of 512 columns as two of 256. Sizes that pass judgement here are left alone; an axis that is
+combined, or that runs inside a CTA, keeps its size, and the product is refused where it is formed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilec.ir.core import Kernel, Region
+from tilec.ir.facts import Schedule
+from tilec.ir.levels import flow, math, tile
+from tilec.ir.types import Index
+from tilec.passes.axes import Axes, AxisClass
+from tilec.passes.base import Context
+from tilec.passes.form_products import by_rings
+from tilec.passes.frames import PRODUCT_ROWS
+
+MOST_COLUMNS = 256
+"""N of one wgmma (PTX ISA 9.7.15.2)."""
+MOST_COLUMNS_ALONE = 128
+"""The same where the warps bring the operands themselves, which takes registers too."""
+MOST_GROUPS = 3
+"""Warpgroups beside a producer that leave each enough registers for an accumulator."""
+
+
+def fit_products(
+    ctx: Context, axes: Axes, kernel: Kernel, loop: tile.Parallel, schedule: Schedule
+) -> Schedule | None:
+    """Change tile sizes where products need it; the schedule then, None if nothing changed."""
+    dots = [op for op in kernel.body.walk() if isinstance(op, tile.Dot)]
+    if not dots:
+        return None
+    rings = by_rings(ctx, schedule, kernel.body)
+    changed: Schedule | None = None
+    free = {axes.of(arg, 0) for arg in loop.body.args if isinstance(arg.type, Index)}
+    for place in (0, 1):
+        found = {axes.of(op.out, place) for op in dots}
+        (axis,) = found if len(found) == 1 else (None,)
+        if axis is None or axis not in free or combined(axes, kernel.body, axis):
+            continue
+        if not isinstance(axis.size, int):
+            continue
+        taken = rows_taken if place == 0 else columns_taken
+        wanted = taken(axis.size, rings)
+        if wanted == axis.size:
+            continue
+        what = "rows" if place == 0 else "columns"
+        ctx.remark(
+            dots[0], f"tiles of {axis.size} {what} along {axis.name} are run as tiles of {wanted}"
+        )
+        resize(kernel.body, axis, wanted)
+        changed = changed or schedule
+        if place == 0:
+            changed = replace(changed, warpgroups=wanted // PRODUCT_ROWS)
+    return changed
+
+
+def rows_taken(size: int, rings: bool) -> int:
+    """Rows of the tile that a CTA takes, where a tile of ``size`` rows was asked for."""
+    if not rings:
+        return PRODUCT_ROWS
+    groups = -(-size // PRODUCT_ROWS)
+    return PRODUCT_ROWS * groups if groups <= MOST_GROUPS else 2 * PRODUCT_ROWS
+
+
+def columns_taken(size: int, rings: bool) -> int:
+    """Columns of the tile that a CTA takes, where ``size`` columns were asked for."""
+    return min(size, MOST_COLUMNS if rings else MOST_COLUMNS_ALONE)
+
+
+def combined(axes: Axes, region: Region, axis: AxisClass) -> bool:
+    """Whether some op combines elements along a class."""
+    for op in region.walk():
+        if isinstance(op, math.Reduce) and axes.of(op.x, op.axis) is axis:
+            return True
+        if isinstance(op, tile.Dot) and axis in (axes.of(op.a, 1), axes.of(op.b, 0)):
+            return True
+    return False
+
+
+def resize(region: Region, axis: AxisClass, size: int) -> None:
+    """Give an axis class another size, in every type that has it."""
+    for value, place in axis.members:
+        if isinstance(value.type, Index):
+            value.type = replace(value.type, size=size)
+        else:
+            shape = list(value.type.shape)
+            shape[place] = size
+            value.type = replace(value.type, shape=tuple(shape))
+    for op in region.walk():
+        if isinstance(op, tile.Parallel):
+            op.sizes = tuple(
+                arg.type.size if isinstance(arg.type, Index) else 0 for arg in op.body.args
+            )
+        elif isinstance(op, tile.ForTiles):
+            op.size = op.body.args[0].type.size
+        elif isinstance(op, tile.Whole):
+            op.size = op.out.type.size
+        elif "type" in op.specs and len(op.results) == 1:
+            op.type = op.results[0].type  # type: ignore[attr-defined]
+        elif isinstance(op, flow.If):
+            op.types = tuple(v.type for v in op.out)
