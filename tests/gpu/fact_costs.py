@@ -12,7 +12,8 @@ Never: compares with another library (the benchmarks do).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -187,14 +188,29 @@ def _wgmma_facts() -> list[Fact]:
             "cycles an instruction": cycles / 4 / int(groups[1:]),
             "share of peak": work / cycles / _PEAK[dtype],
         }
-    full = [key for key, row in wgmma.items() if row["share of peak"] >= _FULL]
-    less = [f"{key} {row['share of peak']:.0%}" for key, row in wgmma.items() if key not in full]
+    return [wgmma_rate(wgmma)]
+
+
+def wgmma_rate(readings: Mapping[str, Any]) -> Fact:
+    """From which width on each form reaches the nominal rate."""
+    forms: dict[str, dict[int, float]] = defaultdict(dict)
+    for key, row in readings.items():
+        dtype, width, form, groups = key.split(" ", 3)
+        forms[f"{dtype} {form}, {groups}"][int(width[1:])] = row["share of peak"]
+    parts = []
+    for form, shares in forms.items():
+        below = max((n for n, share in shares.items() if share < _FULL), default=0)
+        first = min((n for n in shares if n > below), default=None)
+        narrow = [f"n = {n} {share:.0%}" for n, share in shares.items() if n <= below]
+        reached = f"from n = {first} on" if first else "at no width"
+        if len(shares) == 1 and first:
+            reached = f"at n = {first}, the only one tried"
+        parts.append(f"{form}: {reached}{f' ({listing(narrow)})' if narrow else ''}")
     question = (
-        "What share of the nominal rate does wgmma reach, by width and form (ss: both operands in "
-        "shared memory, rs: A in registers)?"
+        f"At which widths that were tried does wgmma reach {_FULL:.0%} of the nominal rate, by "
+        "form (ss: both operands in shared memory, rs: A in registers)?"
     )
-    answer = f"less than {_FULL:.0%}: {listing(less)}; at least that: {listing(full)}"
-    return [Fact("wgmma rate", question, answer, None, wgmma)]
+    return Fact("wgmma rate", question, "; ".join(parts), None, dict(readings))
 
 
 # --- ordinary instructions -----------------------------------------------------------------------
@@ -220,6 +236,7 @@ _ORDINARY = {
 }
 _ORDINARY_THREADS = 512
 _REPEATS = 4
+_WRITTEN = _REPEATS * _CHAINS
 
 
 def _ordinary_loop(name: str) -> Loop:
@@ -239,21 +256,30 @@ def _ordinary_loop(name: str) -> Loop:
 def _ordinary_facts() -> list[Fact]:
     loops = {name: _ordinary_loop(name) for name in _ORDINARY}
     bench, sms = Bench(loop.kernel() for loop in loops.values()), device_facts().sm_count
-    written = _REPEATS * _CHAINS
     readings: dict[str, Any] = {}
-    answers = []
     for name, loop in loops.items():
-        rate = written * _ORDINARY_THREADS / loop.cycles(bench, sms)
+        rate = _WRITTEN * _ORDINARY_THREADS / loop.cycles(bench, sms)
         sass = loop_instructions(loop.kernel())
-        kept = sass.total() - LOOP_OVERHEAD
         readings[name] = {"results a cycle": round(rate, 2), "loop in SASS": dict(sass)}
-        each = "" if kept == written else f" ({kept / written:.3g} SASS instructions each)"
-        answers.append(f"{name} {rate:.0f}{each}")
+    return [instruction_rates(readings)]
+
+
+def instruction_rates(readings: Mapping[str, Any]) -> Fact:
+    """The rates, and which instructions ptxas made into more or fewer than one."""
+    others = []
+    for name, row in readings.items():
+        kept = sum(row["loop in SASS"].values()) - LOOP_OVERHEAD
+        if kept != _WRITTEN:
+            others.append(f"{name} ({kept / _WRITTEN:.3g})")
+    rates = [row["results a cycle"] for row in readings.values()]
+    answer = f"{min(rates):.0f} to {max(rates):.0f}"
+    if others:
+        answer += f"; where ptxas did not keep one SASS instruction each: {listing(others)}"
     question = (
         "How many results (threads x instructions) a cycle does one SM deliver (the three "
-        f"instructions that count {written} down included)?"
+        f"instructions that count {_WRITTEN} down included)?"
     )
-    return [Fact("instruction rates", question, listing(answers), None, readings)]
+    return Fact("instruction rates", question, answer, None, dict(readings))
 
 
 # --- ordering ------------------------------------------------------------------------------------
@@ -300,15 +326,22 @@ def _order_facts() -> list[Fact]:
         for store in (False, True):
             key = f"{name}{' after a global store' if store else ''}"
             readings[key] = _order_loop(name, store).cycles(bench, 2)
-    extra = readings["remote arrive .release.cluster"] - readings["remote arrive"]
+    return [ordering_cost({key: round(cycles, 1) for key, cycles in readings.items()})]
+
+
+def ordering_cost(readings: Mapping[str, float]) -> Fact:
+    """How much dearer the wide forms are than the narrow ones."""
+    release = readings["remote arrive .release.cluster"] - readings["remote arrive"]
+    fence = readings["fence.proxy.async"] - readings["fence.proxy.async.shared::cta"]
     question = (
         "How many cycles does a loop of one arrive (by a lane) or one fence (by a warp) take an "
         "iteration in a cluster of two, and how much dearer is the .release.cluster arrive?"
     )
-    answer = listing(f"{key} {cycles:.0f}" for key, cycles in readings.items())
-    answer += f"; .release.cluster costs {extra:.0f} cycles more than the default form"
-    rounded = {key: round(cycles, 1) for key, cycles in readings.items()}
-    return [Fact("cost of ordering", question, answer, extra > 0, rounded)]
+    answer = (
+        f".release.cluster costs {release:.0f} cycles more than the default form of a remote "
+        f"arrive; fence.proxy.async {fence:.0f} more than fence.proxy.async.shared::cta"
+    )
+    return Fact("cost of ordering", question, answer, release > 0, dict(readings))
 
 
 def kernels() -> list[Kernel]:

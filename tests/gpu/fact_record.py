@@ -108,3 +108,10 @@ def words(count: int) -> cuda.DeviceBuffer:
 def listing(values: Iterable[Any]) -> str:
     """Values joined by commas, or "none"."""
     return ", ".join(str(value) for value in values) or "none"
+
+
+def claim(name: str, question: str, readings: dict[str, bool]) -> Fact:
+    """The fact that a claim holds for every case that was tried."""
+    wrong = [key for key, right in readings.items() if not right]
+    answer = f"not for {listing(wrong)}" if wrong else f"yes ({len(readings)} cases)"
+    return Fact(name, question, answer, not wrong, dict(readings))

@@ -1,54 +1,56 @@
-"""What TMA writes into shared memory, and what it leaves alone in global memory.
+"""What TMA loads put into shared memory, which coordinates it takes, and small matrices.
 
 Idea: load one box of known bytes into poisoned shared memory and compare the dump with the formula;
-store one box over a poisoned buffer and compare every byte of it, margins included.
+the same for the small matrix instructions, whose order of registers the manual only draws.
 
 Invariants: comparisons are of whole buffers, so a stray write shows.
 
-Never: judges speed.
+Never: judges speed, or asks where a tensor ends (`fact_edges` does).
 """
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tests.gpu.fact_images import IMAGE_BYTES, swizzled
+from tests.gpu.fact_boxes import (
+    EXACT,
+    ROWS,
+    Edge,
+    box_image,
+    copy_kernels,
+    load,
+    stored,
+    window,
+)
 from tests.gpu.fact_kernels import (
     DUMP_BYTES,
     Kernel,
     ldmatrix_kernel,
     shared_base_kernel,
     stmatrix_kernel,
-    tma_load_kernel,
-    tma_store_kernel,
 )
-from tests.gpu.fact_record import Bench, Experiment, Fact, listing, outcome, words
+from tests.gpu.fact_record import Bench, Experiment, Fact, claim, listing, outcome, words
 from tilec.backend_ptx.module import DeviceBuffer
 from tilec.backend_ptx.tensormap import encode
 
 Array = npt.NDArray[Any]
 
 _SWIZZLES = (0, 32, 64, 128)
-_SHARED_POISON = 0xEE
-_GLOBAL_POISON = 0x5A
-_ROWS = 64  # rows of every box
-_SIZES = {"u8": 1, "bf16": 2, "f32": 4}
 
 
 def kernels() -> list[Kernel]:
     """All kernels of this file."""
     return [
-        *_copy_kernels(),
+        *copy_kernels(),
         *_matrix_kernels(),
         *_base_kernels(),
     ]
-
-
-def _copy_kernels() -> list[Kernel]:
-    return [tma_load_kernel(2), tma_load_kernel(3), tma_store_kernel()]
 
 
 def _matrix_kernels() -> list[Kernel]:
@@ -62,58 +64,31 @@ def _base_kernels() -> list[Kernel]:
     return [shared_base_kernel(still, cluster) for still in (0, 20) for cluster in (1, 2)]
 
 
-def _load(bench: Bench, rank: int, tensor_map: Any, start: tuple[int, ...], count: int) -> Array:
-    with words(DUMP_BYTES // 4) as target:
-        values = [tensor_map, target.address, *start, count]
-        bench.run(f"tma_load_{rank}d", values, threads=128, shared_bytes=IMAGE_BYTES)
-        return target.read((DUMP_BYTES,), np.uint8)
-
-
-def _box_image(box: Array, pitch: int, swizzle: int) -> Array:
-    """Poisoned shared memory after the bytes `box` [rows, bytes] landed at its base."""
-    image = np.full(DUMP_BYTES, _SHARED_POISON, np.uint8)
-    rows, width = box.shape
-    address = np.arange(rows)[:, None] * pitch + np.arange(width)[None, :]
-    image[swizzled(address, swizzle)] = box
-    return image
-
-
-def _window(data: Array, row: int, byte: int, rows: int, width: int) -> Array:
-    """Bytes of a window of a byte matrix, with zeros outside."""
-    result = np.zeros((rows, width), np.uint8)
-    for i in range(rows):
-        if 0 <= row + i < data.shape[0]:
-            low, high = max(byte, 0), min(byte + width, data.shape[1])
-            if low < high:
-                result[i, low - byte : high - byte] = data[row + i, low:high]
-    return result
-
-
 def _load_facts() -> list[Fact]:
-    bench, rng = Bench(_copy_kernels()), np.random.default_rng(3)
+    bench, rng = Bench(copy_kernels()), np.random.default_rng(3)
     data = rng.integers(0, 256, (200, 400), np.uint8)  # 200 rows of 200 bf16
-    # Columns are multiples of 16 bytes; _inner_coordinate_fact tries others.
+    # Columns are multiples of 16 bytes; _inner_coordinate_facts tries others.
     starts = {"inside": (64, 32), "corner": (-8, -5), "far corner": (192, 190), "outside": (304, 8)}
     layout: dict[str, bool] = {}
     edges: dict[str, bool] = {}
     with DeviceBuffer.of(data) as source:
         for swizzle in _SWIZZLES:
             width = swizzle or 128
-            box = (width // 2, _ROWS)
+            box = (width // 2, ROWS)
             tensor_map = encode(source.address, "bf16", (200, 200), (400,), box, swizzle)
             for where, (column, row) in starts.items():
-                got = _load(bench, 2, tensor_map, (column, row), width * _ROWS)
-                window = _window(data, row, 2 * column, _ROWS, width)
-                same = bool(np.array_equal(got, _box_image(window, width, swizzle)))
+                got = load(bench, 2, tensor_map, (column, row), width * ROWS)
+                landed = window(data, row, 2 * column, ROWS, width)
+                same = bool(np.array_equal(got, box_image(landed, width, swizzle)))
                 (layout if where == "inside" else edges)[f"{swizzle} {where}"] = same
     return [
-        _claim(
+        claim(
             "TMA load layout",
             "Does a box land row after row, 16-byte chunks XORed by the stated bits, for no, 32-, "
             "64- and 128-byte swizzle?",
             layout,
         ),
-        _claim(
+        claim(
             "TMA load edges",
             "Do elements outside the tensor (negative coordinates too) land as zeros, and does the "
             "transaction count the whole box?",
@@ -122,21 +97,15 @@ def _load_facts() -> list[Fact]:
     ]
 
 
-def _claim(name: str, question: str, readings: dict[str, bool]) -> Fact:
-    wrong = [key for key, right in readings.items() if not right]
-    answer = f"not for {listing(wrong)}" if wrong else f"yes ({len(readings)} cases)"
-    return Fact(name, question, answer, not wrong, dict(readings))
-
-
 def _stripes_facts() -> list[Fact]:
-    bench, rng = Bench(_copy_kernels()), np.random.default_rng(6)
+    bench, rng = Bench(copy_kernels()), np.random.default_rng(6)
     data = rng.integers(0, 256, (128, 256), np.uint8)  # 128 rows of 128 bf16
     with DeviceBuffer.of(data) as source:
-        dims, strides, box = (64, 128, 2), (256, 128), (64, _ROWS, 2)
+        dims, strides, box = (64, 128, 2), (256, 128), (64, ROWS, 2)
         tensor_map = encode(source.address, "bf16", dims, strides, box, 128)
-        got = _load(bench, 3, tensor_map, (0, 32, 0), 256 * _ROWS)
+        got = load(bench, 3, tensor_map, (0, 32, 0), 256 * ROWS)
     stacked = np.concatenate([data[32:96, :128], data[32:96, 128:]])
-    holds = bool(np.array_equal(got, _box_image(stacked, 128, 128)))
+    holds = bool(np.array_equal(got, box_image(stacked, 128, 128)))
     question = "Does a 3-D box (64, rows, 2) over strides (pitch, 128 bytes) land as two stripes?"
     return [Fact("TMA stripes", question, _yes(holds), holds)]
 
@@ -144,61 +113,68 @@ def _stripes_facts() -> list[Fact]:
 # --- innermost coordinates ------------------------------------------------------------------------
 
 #: Start columns in bf16 elements; 8 of them are 16 bytes.
-_COLUMNS = {"aligned": (8,), "before the tensor": (-8,), "unaligned": (1, 4, -3)}
+_INSIDE, _BEFORE, _UNALIGNED = (8,), (-8,), (1, 4, -3)
 _FAULT_S = 30.0
 
 
 def _try_load(swizzle: int, column: int) -> str:
-    bench = Bench(_copy_kernels())
+    bench = Bench(copy_kernels())
     data = np.random.default_rng(7).integers(0, 256, (128, 256), np.uint8)
     with DeviceBuffer.of(data) as source:
-        tensor_map = encode(source.address, "bf16", (128, 128), (256,), (64, _ROWS), swizzle)
-        got = _load(bench, 2, tensor_map, (column, 8), 128 * _ROWS)
-    right = _box_image(_window(data, 8, 2 * column, _ROWS, 128), 128, swizzle)
+        tensor_map = encode(source.address, "bf16", (128, 128), (256,), (64, ROWS), swizzle)
+        got = load(bench, 2, tensor_map, (column, 8), 128 * ROWS)
+    right = box_image(window(data, 8, 2 * column, ROWS, 128), 128, swizzle)
     return "exact" if np.array_equal(got, right) else "accepted, wrong bytes"
 
 
 def _try_store(swizzle: int, column: int) -> str:
-    bench = Bench(_copy_kernels())
+    bench = Bench(copy_kernels())
     image = np.random.default_rng(8).integers(0, 256, DUMP_BYTES, np.uint8)
     with DeviceBuffer.of(image) as source:
-        exact = _store_is_exact(bench, source, image, ("bf16", 2, swizzle, 120, column))
-    return "exact" if exact else "accepted, wrong bytes"
+        end = stored(bench, source, image, Edge("bf16", swizzle, 120, column))
+    return "exact" if end == EXACT else "accepted, wrong bytes"
 
 
 def _inner_coordinate_facts(limit_s: float) -> list[Fact]:
     """Each trial in a child of its own: an illegal instruction ends the context."""
     facts = []
     for direction, trial in {"load": _try_load, "store": _try_store}.items():
-        ends: dict[str, list[str]] = {}
-        readings: dict[str, str] = {}
-        for kind, columns in _COLUMNS.items():
-            for column in columns:
-                for swizzle in (0, 128):
-                    end = outcome(trial, swizzle, column, limit_s=min(limit_s, _FAULT_S))
-                    readings[f"bf16 column {column}, swizzle {swizzle}"] = end
-                    ends.setdefault(kind, []).append(end)
-        refused = all(end.startswith("CUDA_ERROR_") for end in ends["unaligned"])
-        words_ = [
-            f"{end}: {listing(key for key, value in readings.items() if value == end)}"
-            for end in sorted(set(readings.values()))
-        ]
-        facts.append(
-            Fact(
-                f"TMA {direction} inner coordinate",
-                f"Must the innermost start coordinate of a {direction} be a multiple of 16 bytes "
-                "(8 bf16), while multiples inside the tensor work? And before the tensor?",
-                f"{_yes(refused)}; {'; '.join(words_)}",
-                refused and set(ends["aligned"]) == {"exact"},
-                dict(readings),
+        readings = {
+            f"bf16 column {column}, swizzle {swizzle}": outcome(
+                trial, swizzle, column, limit_s=min(limit_s, _FAULT_S)
             )
-        )
+            for column in (*_INSIDE, *_BEFORE, *_UNALIGNED)
+            for swizzle in (0, 128)
+        }
+        facts.append(inner_coordinate(direction, readings))
     return facts
+
+
+def inner_coordinate(direction: str, readings: Mapping[str, str]) -> Fact:
+    """What the innermost start coordinate of a load or a store may be."""
+    ends: dict[int, set[str]] = defaultdict(set)
+    for key, end in readings.items():
+        if match := re.match(r"bf16 column (-?\d+),", key):
+            ends[int(match[1])].add(end)
+    refused = all(e.startswith("CUDA_ERROR_") for column in _UNALIGNED for e in ends[column])
+    holds = refused and all(ends[column] == {"exact"} for column in _INSIDE)
+    by_end: dict[str, list[int]] = defaultdict(list)
+    for column, found in ends.items():
+        by_end[" or ".join(sorted(found))].append(column)
+    parts = (f"column {listing(columns)}: {end}" for end, columns in by_end.items())
+    return Fact(
+        f"TMA {direction} inner coordinate",
+        f"Must the innermost start coordinate of a {direction} be a multiple of 16 bytes (8 bf16), "
+        "while multiples inside the tensor work? And before the tensor?",
+        f"{_yes(refused)}; {'; '.join(parts)}",
+        holds,
+        dict(readings),
+    )
 
 
 def _narrow_facts() -> list[Fact]:
     """How a box narrower than its swizzle lies in shared memory."""
-    bench = Bench(_copy_kernels())
+    bench = Bench(copy_kernels())
     data = np.random.default_rng(4).integers(0, 256, (128, 256), np.uint8)
     readings: dict[str, str] = {}
     with DeviceBuffer.of(data) as source:
@@ -206,17 +182,17 @@ def _narrow_facts() -> list[Fact]:
             for width in (16, 32, 48, 64, 96, 112):
                 if swizzle and width >= swizzle:
                     continue
-                box = (width, _ROWS)
+                box = (width, ROWS)
                 tensor_map = encode(source.address, "u8", (256, 128), (256,), box, swizzle)
-                got = _load(bench, 2, tensor_map, (16, 8), width * _ROWS)
-                window = _window(data, 8, 16, _ROWS, width)
+                got = load(bench, 2, tensor_map, (16, 8), width * ROWS)
+                landed = window(data, 8, 16, ROWS, width)
                 pitches = {"rows packed": width}
                 if swizzle:
                     pitches["pitch = swizzle width"] = swizzle
                 fits = [
                     words_
                     for words_, pitch in pitches.items()
-                    if np.array_equal(got, _box_image(window, pitch, swizzle))
+                    if np.array_equal(got, box_image(landed, pitch, swizzle))
                 ]
                 readings[f"{width} bytes in swizzle {swizzle}"] = fits[0] if fits else "neither"
     kinds = sorted(set(readings.values()))
@@ -227,70 +203,12 @@ def _narrow_facts() -> list[Fact]:
     return [Fact("TMA narrow boxes", question, answer, None, dict(readings))]
 
 
-def _store_facts() -> list[Fact]:
-    bench, rng = Bench(_copy_kernels()), np.random.default_rng(5)
-    image = rng.integers(0, 256, DUMP_BYTES, np.uint8)
-    exact: dict[str, bool] = {}
-    with DeviceBuffer.of(image) as source:
-        for dtype, size in _SIZES.items():
-            for swizzle in (0, 128):
-                for inner in _extents(size):
-                    for column in (0, 16 // size):
-                        right = _store_is_exact(
-                            bench, source, image, (dtype, size, swizzle, inner, column)
-                        )
-                        key = f"{dtype} extent {inner} ({inner * size % 16} bytes over 16)"
-                        exact[key] = exact.get(key, True) and right
-    return [
-        _claim(
-            "TMA store clipping",
-            "A store whose tensor ends inside the box, pitch a multiple of 16 bytes: is every "
-            "element inside written and every byte outside untouched, for any inner extent?",
-            exact,
-        )
-    ]
-
-
-def _extents(size: int) -> list[int]:
-    whole = 96 // size
-    return sorted({whole - 3, *(whole + extra for extra in range(16 // size + 1))})
-
-
-def _store_is_exact(
-    bench: Bench, source: DeviceBuffer, image: Array, case: tuple[str, int, int, int, int]
-) -> bool:
-    dtype, size, swizzle, inner, column = case
-    width, rows, margin = 128, 40, 1024
-    pitch = -(-inner * size // 16) * 16 + 32
-    before = np.full(margin + pitch * 80 + margin, _GLOBAL_POISON, np.uint8)
-    with DeviceBuffer.of(before) as target:
-        dims, box = (inner, rows), (width // size, _ROWS)
-        tensor_map = encode(target.address + margin, dtype, dims, (pitch,), box, swizzle)
-        bench.run(
-            "tma_store_2d",
-            [tensor_map, source.address, column, 3],
-            threads=128,
-            shared_bytes=IMAGE_BYTES,
-        )
-        after = target.read(before.shape, np.uint8)
-    expected = before.copy()
-    address = np.arange(_ROWS)[:, None] * width + np.arange(width)[None, :]
-    box_bytes = image[swizzled(address, swizzle)]
-    for i in range(_ROWS):
-        row, first = 3 + i, column * size
-        low, high = max(first, 0), min(first + width, inner * size)
-        if row < rows and low < high:
-            at = margin + row * pitch
-            expected[at + low : at + high] = box_bytes[i, low - first : high - first]
-    return bool(np.array_equal(after, expected))
-
-
 def _tf32_facts() -> list[Fact]:
-    bench = Bench(_copy_kernels())
-    values = (1 + np.arange(_ROWS * 8) * 2.0**-13).astype(np.float32).reshape(_ROWS, 8)
+    bench = Bench(copy_kernels())
+    values = (1 + np.arange(ROWS * 8) * 2.0**-13).astype(np.float32).reshape(ROWS, 8)
     with DeviceBuffer.of(values) as source:
-        tensor_map = encode(source.address, "tf32", (8, _ROWS), (32,), (8, _ROWS), 0)
-        got = _load(bench, 2, tensor_map, (0, 0), 32 * _ROWS)[: 32 * _ROWS].view(np.uint32)
+        tensor_map = encode(source.address, "tf32", (8, ROWS), (32,), (8, ROWS), 0)
+        got = load(bench, 2, tensor_map, (0, 0), 32 * ROWS)[: 32 * ROWS].view(np.uint32)
     raw = values.view(np.uint32).reshape(-1)
     even = (raw + 0xFFF + (raw >> 13 & 1)) & np.uint32(0xFFFFE000)
     candidates = {
@@ -366,7 +284,6 @@ EXPERIMENTS = (
     Experiment("stripes", _stripes_facts),
     Experiment("inner coordinates", _inner_coordinate_facts, own_children=True),
     Experiment("narrow boxes", _narrow_facts),
-    Experiment("stores", _store_facts),
     Experiment("tf32 map", _tf32_facts),
     Experiment("stmatrix and ldmatrix", _matrix_facts),
     Experiment("dynamic shared base", _base_facts),

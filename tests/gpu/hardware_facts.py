@@ -2,13 +2,14 @@
 
     python -m tests.gpu.hardware_facts --json facts.json             measure (needs a GPU)
     python -m tests.gpu.hardware_facts --assemble-only               only assemble every kernel
-    python -m tests.gpu.hardware_facts --render facts.json > docs/hardware.md
+    python -m tests.gpu.hardware_facts --batch edges --json edges.json     measure a part
+    python -m tests.gpu.hardware_facts --render facts.json edges.json      print docs/hardware.md
 
 Idea: what a manual leaves open (which bytes a descriptor reads, what a clipped store touches, what
 a fence costs) is settled by small kernels whose answer is compared byte for byte with numpy.
 
 Invariants: each experiment runs in a supervised child, so that a fault or a hang spoils that one
-only and is reported; the JSON holds every reading; the page is made from the JSON alone.
+only and is reported; the JSON holds every reading; `fact_page` makes the page from the JSON alone.
 
 Never: uses the compiler, or writes a fact by hand.
 """
@@ -25,22 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu.fact_kernels import module_text
+from tests.gpu.fact_page import render
 from tilec.backend_ptx.assemble import assemble, find_tool, version
 from tilec.backend_ptx.module import device_facts, driver
 from tilec.runtime.supervise import SupervisedError, run
 
-#: Batches in the order of the page; each is a module with `kernels()` and `EXPERIMENTS`.
-BATCHES = {
-    "tma": "Tensor copies, small matrices, shared memory",
-    "wgmma": "wgmma operands and accumulators",
-    "costs": "Rates and costs",
-    "assembler": "The assembler",
-}
+#: Batches by name; each is a module `fact_NAME` with `kernels()` and `EXPERIMENTS`.
+BATCHES = ("tma", "edges", "wgmma", "costs", "assembler")
 LIMIT_S = 120.0
-_NOT_MEASURED = (
-    "The cost of sinking exponentials below `wait_group` is not measured here: it shows only in a "
-    "whole attention kernel."
-)
 
 
 def _module(batch: str) -> Any:
@@ -95,39 +88,6 @@ def _summary(batch: dict[str, Any]) -> str:
     return "\n  ".join(lines)
 
 
-def render(page: dict[str, Any]) -> str:
-    """The Markdown page of the facts."""
-    device = page["device"]
-    major, minor = device["compute_capability"]
-    lines = [
-        "# Hardware facts, measured",
-        "",
-        f"{device['name']}, compute capability {major}.{minor}, {device['sm_count']} SMs, "
-        f"{device['l2_bytes'] >> 20} MB of L2, {device['shared_bytes_per_cta']} bytes of shared "
-        f"memory a CTA; CUDA {device['cuda']}, ptxas {page['ptxas'] or 'not installed'}; taken "
-        f"{page['taken']}.",
-        "",
-        "Made by `python -m tests.gpu.hardware_facts --render`; `python -m "
-        "tests.gpu.hardware_facts --json facts.json` measures again. A question with a claim is "
-        "marked **holds** or **does not hold**; the others are readings.",
-    ]
-    for batch, found in page["batches"].items():
-        lines += ["", f"## {BATCHES[batch]}", ""]
-        for name, why in found["failures"].items():
-            lines += [f"Not measured: {name}: {why.splitlines()[0]}", ""]
-        if not found["facts"]:
-            continue
-        lines += ["| fact | question | measured | claim |", "| --- | --- | --- | --- |"]
-        lines += [_row(fact) for fact in found["facts"]]
-    return "\n".join([*lines, "", _NOT_MEASURED, ""])
-
-
-def _row(fact: dict[str, Any]) -> str:
-    claim = {True: "holds", False: "**does not hold**", None: ""}[fact["holds"]]
-    cells = [fact["name"], fact["question"], fact["answer"], claim]
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
-
-
 def assemble_all(batches: Sequence[str]) -> int:
     """Assemble every kernel; prints what ptxas says and returns the number of complaints."""
     complaints = 0
@@ -150,14 +110,20 @@ def main() -> int:
     """Measure, render or assemble, by option."""
     parser = argparse.ArgumentParser(description="measure the facts in docs/hardware.md")
     parser.add_argument("--json", type=Path, help="where to write the readings")
-    parser.add_argument("--render", type=Path, help="print the page made from these readings")
+    parser.add_argument(
+        "--render",
+        type=Path,
+        nargs="+",
+        metavar="JSON",
+        help="print the page made from these readings; a later file's facts replace an earlier's",
+    )
     parser.add_argument("--assemble-only", action="store_true", help="assemble, run nothing")
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds a child may take")
-    parser.add_argument("--batch", action="append", choices=list(BATCHES), help="only these")
+    parser.add_argument("--batch", action="append", choices=BATCHES, help="only these")
     options = parser.parse_args()
-    batches = options.batch or list(BATCHES)
+    batches = options.batch or BATCHES
     if options.render:
-        print(render(json.loads(options.render.read_text())), end="")
+        print(render(*(json.loads(path.read_text()) for path in options.render)), end="")
         return 0
     if options.assemble_only:
         return int(assemble_all(batches) > 0)
