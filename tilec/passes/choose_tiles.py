@@ -168,7 +168,8 @@ class Chooser:
                 self.settle(axis, size)
         self.set(warpgroups=best.warpgroups)
         tiles = self.tiles(rows, best.rows, columns, best.columns)
-        many = tiles is None or tiles > self.ctx.target.sms
+        # Without a ring nothing is fetched ahead, so several CTAs an SM hide each other's waits.
+        many = mapped and (tiles is None or tiles > self.ctx.target.sms)
         self.set(group=GROUP, persistent=many)
         if mapped:
             self.set(stages=self.stages(best, element, extents[2]))

@@ -5,7 +5,9 @@ when persistent, every n-th. One role holds everything, in the order of the prog
 everything at once; later passes split and overlap it. Register layouts come from ``frames``,
 products from ``form_products``, and elementwise work stays what it is, op by op.
 
-An edge costs only where it can occur: an axis whose extent provably divides is not bounded. Tiles
+An edge costs only where it can occur: an axis whose extent provably divides is not bounded, and a
+kernel without products asks once whether its tile lies inside the arrays and then has no masks
+(law: what a branch has decided need not be asked again inside it). Tiles
 loaded from outside the array hold zeros (``loads fill with zero``), which ``fill-padding`` relies
 on. What cannot be formed is refused at its source line.
 """
@@ -160,7 +162,7 @@ def _loop(
         _region(f, op.body, uses, f.schedule.stages or 2)
         f.body.loc = op.loc
         f.body.add(flow.Yield(tuple(f.get(v) for v in flow.yielded(op.body))))
-    f.memo = {**memo, **{k: v for k, v in f.memo.items() if k[0] in ("extent", "map")}}
+    f.memo = _outliving(memo, f.memo)
     made = f.body.add(flow.For(*bounds, tuple(init), body=body))
     for old, new in zip(op.finals, made.finals, strict=True):
         new.name = old.name
@@ -187,7 +189,7 @@ def _if(f: Forming, op: flow.If, uses: Uses) -> None:
         with f.body.inside(body):
             _region(f, source, uses, 1)
             f.body.add(flow.Yield(tuple(f.get(v) for v in flow.yielded(source))))
-        f.memo = {**memo, **{k: v for k, v in f.memo.items() if k[0] in ("extent", "map")}}
+        f.memo = _outliving(memo, f.memo)
         regions.append(body)
     types = tuple(_carried(f, v) for v in op.out)
     made = f.body.add(
@@ -241,7 +243,56 @@ def _one_tile(
             continue
         step = constant(f.body, int(size))
         f.origins[arg] = f.body.add(math.Mul(place, step), arg.name).out
-    _region(f, loop.body, uses, 2 if f.schedule.persistent else 1)
+    stages = 2 if f.schedule.persistent else 1
+    ragged = [] if f.team.multiplies else _ragged(f, loop)
+    if not ragged:
+        _region(f, loop.body, uses, stages)
+        return
+    condition = _all_inside(f, loop, ragged)
+    regions = []
+    for full in (frozenset(a for a, _ in ragged), frozenset[AxisClass]()):
+        body = Region()
+        memo, f.memo, f.full = f.memo, dict(f.memo), full
+        with f.body.inside(body):
+            _region(f, loop.body, uses, stages)
+            f.body.loc = loop.loc
+            f.body.add(flow.Yield(()))
+        f.memo, f.full = _outliving(memo, f.memo), frozenset()
+        regions.append(body)
+    f.body.add(flow.If(condition, types=(), then=regions[0], otherwise=regions[1]))
+
+
+def _ragged(f: Forming, loop: tile.Parallel) -> list[tuple[AxisClass, Value[Index]]]:
+    """The axes that one CTA's tile has and along which it may be partial."""
+    wholes = [op.out for op in loop.body.ops if isinstance(op, tile.Whole)]
+    found: dict[AxisClass, Value[Index]] = {}
+    for index in (*loop.body.args, *wholes):
+        if isinstance(index.type, Index) and f.ragged(index):
+            axis = f.axes.of(index, 0)
+            if axis is not None:
+                found.setdefault(axis, index)
+    return list(found.items())
+
+
+def _all_inside(
+    f: Forming, loop: tile.Parallel, ragged: list[tuple[AxisClass, Value[Index]]]
+) -> Value[Scalar]:
+    """Whether the whole tile lies inside the arrays: then it needs no masks at all."""
+    f.body.loc = loop.loc
+    total: Value[Scalar] | None = None
+    for _, index in ragged:
+        end: Value[Scalar] = constant(f.body, int(index.type.size))
+        if index in f.origins:
+            end = f.body.add(math.Add(f.origins[index], end)).out
+        inside = f.body.add(math.Compare(end, f.limit(index), relation="le"), "inside").out
+        total = inside if total is None else f.body.add(math.And(total, inside), "full").out
+    assert total is not None
+    return total
+
+
+def _outliving(before: dict[Any, Any], after: dict[Any, Any]) -> dict[Any, Any]:
+    """What is still known after a region: what was before, and what stands at the kernel's top."""
+    return {**before, **{k: v for k, v in after.items() if k[0] in ("extent", "map")}}
 
 
 def _role(f: Forming, loop: tile.Parallel, uses: Uses) -> None:

@@ -16,7 +16,7 @@ from tilec.ir.declare import Refused
 from tilec.ir.facts import Schedule
 from tilec.ir.levels import cta, math, tile
 from tilec.ir.types import Array, Extent, Index, Register, Scalar, Shared, TensorMap
-from tilec.passes.axes import Axes
+from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context
 from tilec.passes.frames import Frames, Team
 from tilec.passes.mapping import Mapped, divides, tile_axes
@@ -45,6 +45,8 @@ class Forming:
     """Tiles that wait in a stage of a ring: the slot and the part."""
     buffers: dict[Any, Value[Shared]] = field(default_factory=dict)
     memo: dict[Any, Value[Any]] = field(default_factory=dict)
+    full: frozenset[AxisClass] = frozenset()
+    """Axes along which the tile at hand is known to have no edge."""
 
     def get(self, value: Value[Any]) -> Value[Any]:
         """What stands for a tile-level scalar or tile."""
@@ -111,6 +113,8 @@ class Forming:
 
     def ragged(self, index: Value[Index]) -> bool:
         """Whether a tile along the index may be partial."""
+        if self.axes.of(index, 0) in self.full:
+            return False
         return may_be_partial(self.ctx, index, index.type.size)
 
     def sync(self) -> None:
