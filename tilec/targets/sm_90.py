@@ -1,7 +1,7 @@
 """Hopper: compute capability 9.0 (H100, H200).
 
 Sources: CUDA programming guide, compute capabilities table; PTX ISA, wgmma shapes; 132 SMs and
-bandwidth of the H200 SXM part.
+bandwidth of the H200 SXM part; L2 as the H200 reports it (docs/hardware.md).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SM_90 = Target(
     has_tma=True,
     wgmma_n=tuple(range(8, 257, 8)),
     tensor_flops_per_cycle=4096,
-    l2_bytes=50 * 1024 * 1024,
+    l2_bytes=60 * 1024 * 1024,
     memory_bytes_per_second=4.8e12,
 )
 """The only target of this generation; its PTX needs the ``a`` suffix for wgmma."""

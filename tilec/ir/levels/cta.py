@@ -478,7 +478,7 @@ class Get(Op, name="cta.get", effects=Effects.READS):
 
 
 class Publish(Op, name="cta.publish", effects=Effects.ORDERS):
-    """Make this thread's shared writes visible to TMA and wgmma (fence.proxy.async)."""
+    """Make this thread's shared writes visible to TMA and wgmma (fence.proxy.async.shared::cta)."""
 
 
 class Sync(Op, name="cta.sync", effects=Effects.ORDERS):
