@@ -112,6 +112,20 @@ def test_schedules_do_not_change_what_a_product_is(name: str, schedule: str) -> 
     check_everywhere(program, promised(program, program.sizes, 16), SCHEDULES[schedule])
 
 
+@pytest.mark.parametrize("name", ["softmax", "add", "normalised rows", "sums of columns"])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        Schedule(tiles=(("i", 32),), persistent=True, warpgroups=2),
+        Schedule(tiles=(("i", 128), ("j", 256)), vector=2),
+    ],
+    ids=["persistent", "large tiles"],
+)
+def test_kernels_without_products_run_under_any_schedule(name: str, schedule: Schedule) -> None:
+    program = PROGRAMS[name]
+    check_everywhere(program, promised(program, program.sizes, 16), schedule)
+
+
 @pytest.mark.parametrize("pins", [(("i", 16),), (("i", 80), ("j", 512)), (("i", 256), ("k", 16))])
 @pytest.mark.parametrize("alignment", [2, 16])
 def test_any_pinned_tile_of_a_product_runs(

@@ -1,4 +1,4 @@
-"""Fit the tiles of products that an author pinned to what a warpgroup and a CTA can take.
+"""Fit the tiles that an author pinned to what a warpgroup, a CTA and a thread can take.
 
 Law: along a parallel axis on which nothing is combined, a launch over tiles is a launch over tiles
 of any other size. So a tile of 16 rows runs as one of 64, of which the edge is never stored, and a
@@ -9,16 +9,21 @@ combined, or that runs inside a CTA, keeps its size, and the product is refused 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
+from typing import Any
 
-from tilec.ir.core import Kernel, Region
+from tilec.ir.core import Kernel, Op, Region, Value
 from tilec.ir.facts import Schedule
 from tilec.ir.levels import flow, math, tile
-from tilec.ir.types import Index
+from tilec.ir.types import Index, Tile
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context
 from tilec.passes.form_products import by_rings
 from tilec.passes.frames import PRODUCT_ROWS
+from tilec.passes.refusal import refused
 
+MOST_ELEMENTS = 64
+"""Elements of a tile in one thread: two tiles of f32 fill half of its registers."""
 MOST_COLUMNS = 256
 """N of one wgmma (PTX ISA 9.7.15.2)."""
 MOST_COLUMNS_ALONE = 128
@@ -59,6 +64,43 @@ def fit_products(
     return changed
 
 
+def fit_elements(
+    ctx: Context, axes: Axes, kernel: Kernel, loop: tile.Parallel, threads: int
+) -> bool:
+    """Cut tiles of kernels without products to what threads can hold; True if anything changed."""
+    free = [
+        axes.of(arg, 0)
+        for arg in loop.body.args
+        if isinstance(arg.type, Index) and not combined(axes, kernel.body, axes.of(arg, 0))
+    ]
+    changed = False
+    while (largest := _largest(kernel.body)) is not None:
+        held = prod(int(s) for s in largest.type.shape) // threads
+        inside = axes.all_of(largest)
+        axis = next((a for a in free if a in inside and a and int(a.size) > 1), None)
+        if held <= MOST_ELEMENTS or axis is None:
+            if held > 4 * MOST_ELEMENTS:
+                owner = largest.owner if isinstance(largest.owner, Op) else None
+                raise refused(
+                    owner,
+                    f"a tile {largest.type} is {held} elements for each of {threads} threads: "
+                    "pin smaller tiles or more warpgroups",
+                )
+            return changed
+        wanted = -(-int(axis.size) // 2)
+        ctx.remark(loop, f"each CTA takes {wanted} of the {axis.size} positions of {axis.name}")
+        resize(kernel.body, axis, wanted)
+        axis.size = wanted
+        changed = True
+    return changed
+
+
+def _largest(region: Region) -> Value[Any] | None:
+    """The tile with the most elements."""
+    values = [value for op in region.walk() for value in op.results if isinstance(value.type, Tile)]
+    return max(values, key=lambda v: prod(int(s) for s in v.type.shape), default=None)
+
+
 def rows_taken(size: int, rings: bool) -> int:
     """Rows of the tile that a CTA takes, where a tile of ``size`` rows was asked for."""
     if not rings:
@@ -72,7 +114,7 @@ def columns_taken(size: int, rings: bool) -> int:
     return min(size, MOST_COLUMNS if rings else MOST_COLUMNS_ALONE)
 
 
-def combined(axes: Axes, region: Region, axis: AxisClass) -> bool:
+def combined(axes: Axes, region: Region, axis: AxisClass | None) -> bool:
     """Whether some op combines elements along a class."""
     for op in region.walk():
         if isinstance(op, math.Reduce) and axes.of(op.x, op.axis) is axis:

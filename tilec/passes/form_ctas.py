@@ -26,8 +26,14 @@ from tilec.ir.levels import cta, flow, math, tile
 from tilec.ir.types import S32, Index, Scalar, Tile
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context, tile_pass
-from tilec.passes.fit_tiles import fit_products
-from tilec.passes.form_products import fill_stage, find_stage, form_dot, product_team
+from tilec.passes.fit_tiles import fit_elements, fit_products
+from tilec.passes.form_products import (
+    check_swizzles,
+    fill_stage,
+    find_stage,
+    form_dot,
+    product_team,
+)
 from tilec.passes.form_stores import form_store
 from tilec.passes.form_tiles import FORMS, elementwise
 from tilec.passes.forming import Forming
@@ -321,10 +327,16 @@ def form_ctas(kernel: Kernel, ctx: Context) -> None:
     (loop,) = loops
     schedule = Schedule.from_attributes(kernel.schedule)
     axes = Axes(kernel.body)
+    check_swizzles(ctx, schedule, kernel.body)
+    threads = 32 * WARPGROUP_WARPS * (schedule.warpgroups or 1)
     fitted = fit_products(ctx, axes, kernel, loop, schedule)
     if fitted is not None:
         axes, schedule = Axes(kernel.body), fitted
         kernel.schedule = schedule.as_attributes()
+    elif not any(isinstance(op, tile.Dot) for op in kernel.body.walk()) and fit_elements(
+        ctx, axes, kernel, loop, threads
+    ):
+        axes = Axes(kernel.body)
     team = choose_team(ctx, axes, kernel.body, schedule)
     frames = Frames(ctx, kernel.body, axes, team, schedule.vector)
     role = Region()

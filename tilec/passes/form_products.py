@@ -27,7 +27,14 @@ from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context
 from tilec.passes.forming import Forming
 from tilec.passes.frames import PRODUCT_ROWS
-from tilec.passes.mapping import Mapped, contiguous_axis, mapped, shared_layout, tile_axes
+from tilec.passes.mapping import (
+    Mapped,
+    contiguous_axis,
+    map_refusal,
+    mapped,
+    shared_layout,
+    tile_axes,
+)
 from tilec.passes.raster import constant
 from tilec.passes.refusal import refused
 
@@ -88,6 +95,23 @@ def by_rings(ctx: Context, schedule: Schedule, region: Region) -> bool:
             except Refused:
                 return False
     return True
+
+
+def check_swizzles(ctx: Context, schedule: Schedule, region: Region) -> None:
+    """Refuse a pinned swizzle that an operand's tile cannot have."""
+    pinned = dict(schedule.swizzles)
+    uses = rewrite.uses(region)
+    for op in region.walk():
+        if not isinstance(op, tile.Load) or op.array.name not in pinned:
+            continue
+        if not feeds_only_products(op.out, uses):
+            continue
+        if map_refusal(ctx, op.array, tile_axes(op.subscripts)) is None:
+            try:
+                ring_plan(ctx, op, pinned[op.array.name])
+            except Refused as refusal:
+                name = op.array.name
+                raise refused(op, f"swizzles.{name} = {pinned[name]}: {refusal}") from None
 
 
 def find_stage(f: Forming, region: Region, uses: dict[Value[Any], list[Op]]) -> Stage | None:

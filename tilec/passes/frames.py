@@ -167,7 +167,10 @@ class Frames:
             last = width if contiguous == 1 else 1
             while shape[1] % last:
                 last //= 2
-            return rows(shape, self.team.warps, last, self.team.threads)
+            try:
+                return rows(shape, self.team.warps, last, self.team.threads)
+            except (LayoutError, LayoutRefusal) as error:
+                raise Refused(str(error)) from None
         order = [a for a in range(len(shape)) if a != contiguous] + [contiguous]
         layout = _fitting_blocked(tuple(shape[a] for a in order), self.team.threads, width)
         return layout.permute(*(order.index(a) for a in range(len(shape))))
