@@ -15,6 +15,7 @@ bound is refused.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from tilec.ir import rewrite
@@ -363,7 +364,7 @@ class Chooser:
         most = threads * max(vectors[along], 2) * VECTORS_IN_FLIGHT
         bound = self.bound(along)
         width = MULTIPLE
-        across = 1 if len(axes) == 1 else MULTIPLE
+        across = self.beside(along) if len(axes) == 1 else MULTIPLE
         while width * 2 * across <= most and (bound is None or width < bound):
             width *= 2
         self.settle(along, width)
@@ -390,6 +391,15 @@ class Chooser:
             self.ctx.remark(
                 None, f"tiles.{name} = {size}, where {listed} are offered: the first unless pinned"
             )
+
+    def beside(self, along: AxisClass) -> int:
+        """Elements of the sizes that are settled beside an axis, in the widest tile that has it."""
+        widest = 1
+        for value, _ in along.members:
+            others = [a for a in self.axes.all_of(value) if a is not None and a is not along]
+            sizes = [self.pinned(a) or 1 for a in others]
+            widest = max(widest, prod(sizes))
+        return widest
 
     def run(self) -> None:
         """Choose everything, and record it in the kernel."""

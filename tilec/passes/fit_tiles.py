@@ -74,12 +74,14 @@ def fit_elements(
         if isinstance(arg.type, Index) and not combined(axes, kernel.body, axes.of(arg, 0))
     ]
     changed = False
+    # A thread has its share of the register file; half of it is for the tile.
+    most = min(MOST_ELEMENTS, ctx.target.registers_per_sm // threads // 2)
     while (largest := _largest(kernel.body)) is not None:
         held = prod(int(s) for s in largest.type.shape) // threads
         inside = axes.all_of(largest)
         axis = next((a for a in free if a in inside and a and int(a.size) > 1), None)
-        if held <= MOST_ELEMENTS or axis is None:
-            if held > 4 * MOST_ELEMENTS:
+        if held <= most or axis is None:
+            if held > 4 * most:
                 owner = largest.owner if isinstance(largest.owner, Op) else None
                 raise refused(
                     owner,

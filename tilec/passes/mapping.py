@@ -72,6 +72,8 @@ def shared_layout(
     The widest swizzle spreads a column of 16-byte chunks over the most banks.
     """
     span = shape[contiguous] * dtype.bytes
+    if swizzle and span % swizzle:
+        raise Refused(f"rows of {span} bytes are no multiple of the {swizzle} bytes of a stripe")
     widths = STRIPES_BYTES if swizzle is None else (swizzle,)
     width = next((w for w in widths if w and span % w == 0), 0)
     major = "row" if contiguous == 1 else "column"
