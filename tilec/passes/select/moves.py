@@ -248,7 +248,11 @@ class _Global:
     def partial_vectors(self) -> int:
         """Elements of a vector that may be cut by the array's end; 1 where none is."""
         elements = self.plan(self.usable(self.op.vector)).elements
-        return elements if self.unit_tile_axis in self.op.bounded else 1
+        if self.unit_tile_axis not in self.op.bounded:
+            return 1
+        extent = self.array.type.shape[self.op.axes[self.unit_tile_axis]]
+        known = extent if isinstance(extent, int) else self.sel.ctx.facts.multiple(extent)
+        return 1 if known % elements == 0 else elements
 
     def whole_vectors(self, elements: int) -> PtxValue:
         """True when the bounded unit axis has a multiple of ``elements``."""
@@ -372,6 +376,7 @@ def _read_all(sel: Selector, op: cta.Read, where: _Global, vector: int) -> PtxVa
             width=width,
             offset=offset,
             otherwise=_fill_bits(op.fill, dtype),
+            modifiers=_cache_path(op.array),
             type=Bits(kind, count),
         )
         out = sel.build.add(load).out
@@ -382,6 +387,11 @@ def _read_all(sel: Selector, op: cta.Read, where: _Global, vector: int) -> PtxVa
     if single:
         return _pack_elements(sel, [single[r] for r in sorted(single)], dtype, type)
     return sel.join([found[r] for r in range(bits_of(type).count)])
+
+
+def _cache_path(array: Value[Array]) -> str:
+    """An ``in`` array is written by nobody during the launch: the read-only path may serve it."""
+    return "nc" if array.type.mode == "in" else ""
 
 
 def _fill_bits(fill: int | float | bool, dtype: DType) -> int | float:
@@ -410,6 +420,7 @@ def _read_one(
             width="u8",
             offset=offset,
             otherwise=int(bool(op.fill)),
+            modifiers=_cache_path(op.array),
             type=Bits("b16", 1),
         )
         byte = sel.build.add(load).out
@@ -423,6 +434,7 @@ def _read_one(
         width=width,
         offset=offset,
         otherwise=_fill_bits(op.fill, dtype),
+        modifiers=_cache_path(op.array),
         type=Bits(kind, 1),
     )
     return sel.build.add(load).out
