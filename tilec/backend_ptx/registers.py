@@ -131,7 +131,13 @@ class Sharing:
 
     def reads_arguments(self, tie: Tie, but: Value[Any] | None = None) -> bool:
         """Whether the operand is made of arguments of its region (other than ``but``)."""
-        others = {r for a in tie.region.args if a is not but for r in self.at.owned(a)}
+        # A kernel's own arguments are arrays, which have no registers.
+        others = {
+            register
+            for argument in tie.region.args
+            if argument is not but and argument in self.at.pieces
+            for register in self.at.owned(argument)
+        }
         return not others.isdisjoint(self.at.owned(tie.source))
 
 
