@@ -48,7 +48,12 @@ def _spread(
 
 
 def _flat(sel: Selector, values: Iterable[Value[Any]]) -> list[PtxValue]:
-    return [stand for value in values for stand in sel.values[value]]
+    flat: list[PtxValue] = []
+    for value in values:
+        if value not in sel.values:
+            raise Refused(f"{value!r} is a view or a ring, and those cannot be carried")
+        flat.extend(sel.values[value])
+    return flat
 
 
 @lowers(flow.For)
@@ -111,14 +116,14 @@ def _if(sel: Selector, op: flow.If) -> None:
     rings = advanced_rings([op.then, op.otherwise])
     before = _flat_cursors(sel, rings)
     regions: list[Region] = []
-    results: tuple[Value[Any], ...] = ()
+    given: list[tuple[Value[Any], ...]] = []
     for source in (op.then, op.otherwise):
         _take_cursors(sel, rings, before)
         body = Region()
         with sel.build.inside(body):
             sel.region(source)
-            results = flow.yielded(source)
-            flat = [*_flat(sel, results), *_flat_cursors(sel, rings)]
+            given.append(flow.yielded(source))
+            flat = [*_flat(sel, given[-1]), *_flat_cursors(sel, rings)]
             sel.build.add(ptx.Yield(tuple(flat)))
         regions.append(body)
     last = regions[1].terminator
@@ -132,8 +137,10 @@ def _if(sel: Selector, op: flow.If) -> None:
         otherwise=regions[1],
     )
     out = list(sel.build.add(choice).out)
-    for value, source_value in zip(op.out, results, strict=True):
-        sel.stand_alike(value, source_value)
+    for value, first, second in zip(op.out, *given, strict=True):
+        if sel.records.get(first) is not sel.records.get(second):
+            raise Refused(f"the branches give {value!r} from two rings")
+        sel.stand_alike(value, second)
     _take_cursors(sel, rings, _spread(sel, op.out, out))
 
 

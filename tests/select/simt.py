@@ -1,0 +1,269 @@
+"""Level ``ptx`` as NumPy: all threads of a CTA in step, registers as rows of one array.
+
+Idea: what selection makes of a kernel with one role, run without a GPU.  Threads that a branch
+leaves out keep what they had; nothing about time is modelled.
+
+Invariants: an access outside every array, or outside shared memory, is an error; so is one that
+its width does not divide.
+
+Never: runs TMA, products or mbarriers (``Unsupported``): they need time, which this lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tests.select import arithmetic
+from tests.select.arithmetic import Bits, blank, literal, width
+from tilec.ir.core import Kernel, Region, Value
+from tilec.ir.levels import ptx
+from tilec.runtime.expressions import evaluate
+
+ALIGNMENT = 256
+_SHARED_START = 1024
+
+
+class Unsupported(Exception):
+    """An op that this machine does not run."""
+
+
+@dataclass(frozen=True)
+class Array:
+    """Where an array lies: bytes of its storage, offset of its first element, shape, strides."""
+
+    raw: Bits
+    first: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass
+class Machine:
+    """One launch."""
+
+    kernel: Kernel
+    arrays: Mapping[str, Array]
+    memory: Bits = field(init=False)
+    starts: dict[str, int] = field(default_factory=dict, init=False)
+
+    def run(self) -> dict[str, Bits]:
+        """All CTAs one after another; the storages afterwards."""
+        end = ALIGNMENT
+        for name, array in self.arrays.items():
+            self.starts[name] = end
+            end += -(-len(array.raw) // ALIGNMENT) * ALIGNMENT + ALIGNMENT
+        self.memory = np.zeros(end, np.uint8)
+        self.legal = np.zeros(end, bool)
+        for name, array in self.arrays.items():
+            span = slice(self.starts[name], self.starts[name] + len(array.raw))
+            self.memory[span], self.legal[span] = array.raw, True
+        shapes = {name: array.shape for name, array in self.arrays.items()}
+        count = int(evaluate(self.kernel.attributes.get("grid", 1), shapes, {}))
+        for number in range(count):
+            Cta(self, number, count).run()
+        return {
+            name: self.memory[self.starts[name] : self.starts[name] + len(array.raw)]
+            for name, array in self.arrays.items()
+        }
+
+    def parameter(self, index: int) -> int:
+        """The value of a launch parameter."""
+        kind, name, *rest = self.kernel.attributes["parameters"][index]
+        array: Array = self.arrays[name]
+        if kind == "pointer":
+            return self.starts[name] + array.first
+        if kind == "extent":
+            return array.shape[int(rest[0])]
+        if kind == "stride":
+            return array.strides[int(rest[0])]
+        raise Unsupported(kind)
+
+
+class Cta:
+    """The threads of one CTA."""
+
+    def __init__(self, machine: Machine, number: int, count: int) -> None:
+        attributes = machine.kernel.attributes
+        self.machine, self.threads = machine, int(attributes["threads"])
+        self.values: dict[Value[Any], Bits] = {}
+        self.shared = np.zeros(_SHARED_START + int(attributes["shared_bytes"]), np.uint8)
+        lanes = np.arange(self.threads)
+        self.special = {
+            "tid.x": lanes,
+            "ctaid.x": np.full(self.threads, number),
+            "nctaid.x": np.full(self.threads, count),
+        }
+        self.lane = lanes % 32
+
+    def run(self) -> None:
+        """The whole kernel."""
+        self.region(self.machine.kernel.body, np.ones(self.threads, bool))
+
+    def region(self, region: Region, active: Bits) -> list[Bits]:
+        """A region for the active threads; what it yields."""
+        for op in region.ops:
+            if op.is_terminator:
+                return [self.values[v] for v in op.operands]
+            results = self.meaning(op, active)
+            for value, found in zip(op.results, results, strict=True):
+                shape = (value.type.count, self.threads)
+                self.values[value] = np.broadcast_to(found, shape)
+        return []
+
+    def meaning(self, op: Any, active: Bits) -> Sequence[Bits]:
+        """Results of one op."""
+        x = [self.values[v] for v in op.operands]
+        match op:
+            case ptx.Constant():
+                return [literal(op.out.type.kind, op.value)]
+            case ptx.Special():
+                return [self.special[op.register].astype(np.uint32)]
+            case ptx.Parameter():
+                return [literal(op.out.type.kind, self.machine.parameter(op.index))]
+            case ptx.SharedBase():
+                return [literal("b32", _SHARED_START)]
+            case ptx.Elect():
+                return [self.lane == 0]
+            case ptx.Pick():
+                return [x[0][list(op.picks)]]
+            case ptx.Join():
+                return [np.concatenate(x)]
+            case ptx.Copy():
+                return x
+            case ptx.Unpack():
+                half = width(op.out.type.kind)
+                parts = [x[0] & ((1 << half) - 1), x[0] >> half]
+                both = np.stack(parts, 1).reshape(-1, self.threads)
+                return [both.astype(blank(op.out.type.kind, ()).dtype)]
+            case ptx.Combine():
+                low, high = (v.astype(blank(op.out.type.kind, ()).dtype) for v in x)
+                return [low | high << (width(op.out.type.kind) // 2)]
+            case ptx.Alu():
+                return [self.alu(op, x)]
+            case ptx.Weave():
+                return self.region(op.body, active)
+            case ptx.If():
+                return self.branch(op, x[0][0], active)
+            case ptx.Loop():
+                return self.loop(op, x, active)
+            case ptx.Load():
+                return [self.load(op, x, active)]
+            case ptx.Store():
+                self.store(op, x, active)
+                return []
+            case ptx.LoadMatrix():
+                return [self.load_matrix(op, x[0][0])]
+            case ptx.StoreMatrix():
+                self.store_matrix(op, x[0][0], x[1])
+                return []
+            case ptx.BarrierSync():
+                return []
+            case ptx.Fence() if op.kind in ("async_shared", "mbarrier_init"):
+                return []
+        raise Unsupported(op.name)
+
+    def alu(self, op: ptx.Alu, inputs: list[Bits]) -> Bits:
+        """One instruction for each register."""
+        kind, count = op.out.type.kind, op.out.type.count
+        given: list[Bits] = []
+        for value in inputs:
+            if op.per > 1 and len(value) > 1:
+                given += [value[n :: op.per] for n in reversed(range(op.per))]
+            else:
+                given.append(np.broadcast_to(value, (count, self.threads)))
+        found = arithmetic.run(op.opcode, given)
+        return found.astype(blank(kind, ()).dtype) if kind != "pred" else found
+
+    def branch(self, op: ptx.If, condition: Bits, active: Bits) -> list[Bits]:
+        """Both regions, each for its threads."""
+        sides = []
+        for body, taken in ((op.then, active & condition), (op.otherwise, active & ~condition)):
+            sides.append(self.region(body, taken) if taken.any() else None)
+        then, otherwise = sides
+        if then is None or otherwise is None:
+            whole = then if then is not None else otherwise
+            return whole or [blank(v.type.kind, (v.type.count, 1)) for v in op.out]
+        return [np.where(condition, a, b) for a, b in zip(then, otherwise, strict=True)]
+
+    def loop(self, op: ptx.Loop, carried: list[Bits], active: Bits) -> list[Bits]:
+        """Rounds until no thread goes on."""
+        going = active
+        while going.any():
+            self.values.update(zip(op.body.args, carried, strict=True))
+            again, *following = self.region(op.body, going)
+            carried = [
+                np.where(going, new, old) for new, old in zip(following, carried, strict=True)
+            ]
+            going = going & again[0]
+        return carried
+
+    # --- memory ---------------------------------------------------------------------------------
+
+    def places(self, op: Any, address: Bits, active: Bits, size: int) -> tuple[Bits, Bits]:
+        """The memory and the byte indices of each active thread."""
+        start = address.astype(np.int64) + op.offset
+        memory = self.machine.memory if op.space == "global" else self.shared
+        index = start[active][:, None] + np.arange(size)
+        assert np.all((index >= 0) & (index < len(memory))), f"{op.space} access out of range"
+        if op.space == "global":
+            assert np.all(self.machine.legal[index]), "an access outside every array"
+        else:
+            assert np.all(index >= _SHARED_START), "an access below shared memory"
+        return memory, index
+
+    @staticmethod
+    def aligned(index: Bits, element: int, count: int) -> None:
+        """Accesses are vectors of up to 16 bytes, each on a multiple of its size."""
+        vector = next(v for v in (4, 2, 1) if v <= count and v * element <= 16)
+        assert np.all(index[:, 0] % (vector * element) == 0), "a misaligned access"
+
+    def load(self, op: ptx.Load, x: list[Bits], active: Bits) -> Bits:
+        """``ld``, with its guard."""
+        kind, count = op.out.type.kind, op.out.type.count
+        element = width(op.width) // 8
+        taken = active & x[1][0] if op.guard is not None else active
+        memory, index = self.places(op, x[0][0], taken, element * count)
+        self.aligned(index, element, count)
+        out = np.broadcast_to(literal(kind, op.otherwise), (count, self.threads)).copy()
+        raw = np.ascontiguousarray(memory[index]).view(f"u{element}")
+        out[:, taken] = raw.T.astype(out.dtype)
+        return out
+
+    def store(self, op: ptx.Store, x: list[Bits], active: Bits) -> None:
+        """``st``, with its guard."""
+        count, element = len(x[1]), width(op.width) // 8
+        taken = active & x[2][0] if op.guard is not None else active
+        memory, index = self.places(op, x[0][0], taken, element * count)
+        self.aligned(index, element, count)
+        data = np.ascontiguousarray(x[1][:, taken].T.astype(f"u{element}")).view(np.uint8)
+        memory[index] = data
+
+    def rows(self, op: Any, address: Bits, matrices: int) -> Bits:
+        """Byte indices [warp, matrix, row, 16]: lane 8 m + r gives row r of matrix m."""
+        start = (address.astype(np.int64) + op.offset).reshape(-1, 32)[:, : 8 * matrices]
+        assert np.all(start % 16 == 0), "a row of a matrix is misaligned"
+        index: Bits = start.reshape(-1, matrices, 8)[..., None] + np.arange(16)
+        assert np.all((index >= _SHARED_START) & (index < len(self.shared)))
+        return index
+
+    def load_matrix(self, op: ptx.LoadMatrix, address: Bits) -> Bits:
+        """Lane 4 g + t gets bytes 4 t to 4 t + 3 of row g of each matrix."""
+        count = op.out.type.count
+        halves = self.shared[self.rows(op, address, count)].view(np.uint16)
+        if op.transpose:
+            halves = np.ascontiguousarray(halves.swapaxes(-1, -2))
+        words = halves.view(np.uint32)
+        return words.transpose(1, 0, 2, 3).reshape(count, self.threads)
+
+    def store_matrix(self, op: ptx.StoreMatrix, address: Bits, value: Bits) -> None:
+        """The other way."""
+        count = len(value)
+        words = value.reshape(count, -1, 8, 4).transpose(1, 0, 2, 3)
+        halves = np.ascontiguousarray(words).view(np.uint16)
+        if op.transpose:
+            halves = np.ascontiguousarray(halves.swapaxes(-1, -2))
+        self.shared[self.rows(op, address, count)] = halves.view(np.uint8)
