@@ -219,7 +219,7 @@ def _unaries() -> Iterator[Case]:
         for op, relative in _APPROXIMATE.items():
             (x,) = operands(dtype, 1)
             # Approximate instructions may take a subnormal for zero.
-            x = np.where(np.abs(x) < 2.0**-126, np.float32(0.5), x)
+            x = np.where((np.abs(x) < 2.0**-126) & (x != 0), np.float32(0.5), x)
             error = Error(relative + _STEP[dtype], max(_LEAST[dtype], relative * (op in _LOGS)))
             meaning = _settled(dtype, elementwise.UNARY[op])
             emit = plain(op.name, dtype)
