@@ -152,9 +152,7 @@ def _steady(
         for release, slot in zip(plan.releases, held, strict=True):
             into.add(cta.Release(release.ring, slot))
         into.add(flow.Yield((*values, *slots)))
-    return into.add(
-        flow.For(lower, loop.upper, loop.step, tuple(init), body=body, unroll=loop.unroll)
-    )
+    return into.add(flow.For(lower, loop.upper, loop.step, tuple(init), body=body))
 
 
 def pipelined(loop: flow.For, plan: Plan, into: Builder) -> list[Value[Any]]:

@@ -121,7 +121,7 @@ def _copy_loop(op: flow.For, cut: Slice, mapping: rewrite.Mapping, into: Region)
     body.ops.append(flow.Yield(tuple(mapping.get(results[n], results[n]) for n in kept)))
     lower, upper, step = (mapping.get(v, v) for v in (op.lower, op.upper, op.step))
     init = tuple(mapping.get(op.init[n], op.init[n]) for n in kept)
-    fresh = flow.For(lower, upper, step, init, body=body, unroll=op.unroll)
+    fresh = flow.For(lower, upper, step, init, body=body)
     fresh.loc = op.loc
     for n, final in zip(kept, fresh.finals, strict=True):
         final.name = op.finals[n].name

@@ -27,7 +27,6 @@ class For(Op, name="flow.for"):
 
     The body's arguments are the index and one carried value for each of ``init``; its yield
     gives their next values, and the results are their last ones. ``step`` is positive.
-    ``unroll`` > 1 asks for that many bodies an iteration (level ``cta``).
     """
 
     lower: Value[Scalar] = operand()
@@ -35,7 +34,6 @@ class For(Op, name="flow.for"):
     step: Value[Scalar] = operand()
     init: tuple[Value[Any], ...] = operands()
     body: Region = region()
-    unroll: int = attribute(default=1)
     finals: tuple[Value[Any], ...] = results()
 
     def infer(self) -> Sequence[Type]:
