@@ -24,6 +24,7 @@ from tilec.ir.levels import tile
 from tilec.ir.types import Array, Scalar
 from tilec.ir.verify import VerifyError, verify
 from tilec.passes.base import Context
+from tilec.passes.check_schedule import BadChoice, BadChoices, shape_faults, shown_value
 from tilec.source import SourceFile, Span
 from tilec.targets.base import Target
 
@@ -110,9 +111,43 @@ def prepare(module: Module, facts: Facts | None, schedule: Schedule) -> Module:
             pipeline.record_facts(kernel, facts)
         elif "arrays" not in kernel.attributes and module.level == "tile":
             pipeline.record_facts(kernel, default_facts(kernel))
-        merged = pipeline.recorded_schedule(kernel).merged(schedule)
+        asked = schedule.as_attributes()
+        faults = [*shape_faults(asked), *shape_faults(kernel.schedule)]
+        if faults:
+            raise DiagnosticError(_bad_choice(fault, module) for fault in faults)
+        before = pipeline.recorded_schedule(kernel)
+        merged = before.merged(schedule)
+        late = [
+            name
+            for name in asked
+            if getattr(merged, name) != getattr(before, name) and _is_made(module, kernel, name)
+        ]
+        if late:
+            raise DiagnosticError(_late_choice(name, asked[name], kernel) for name in late)
         kernel.schedule = merged.as_attributes()
     return module
+
+
+_MADE_BY = {"tiles": "apply-tiles", "registers": "split-roles"}
+"""The pass that reads a choice last, where it is not ``form-ctas``."""
+
+
+def _is_made(module: Module, kernel: Kernel, choice: str) -> bool:
+    """Whether the pass that reads a choice has run, so that a pin would change nothing."""
+    reader = _MADE_BY.get(choice, "form-ctas")
+    done = kernel.attributes.get("after")
+    if done is None:
+        return module.level != "tile"
+    return pipeline.position(str(done)) >= pipeline.position(reader)
+
+
+def _late_choice(choice: str, value: object, kernel: Kernel) -> Diagnostic:
+    reader = _MADE_BY.get(choice, "form-ctas")
+    return Diagnostic(
+        "choice-is-made",
+        f"{choice} = {shown_value(value)} comes too late: this text is from after {reader}",
+        help=f"pin it in a text from before {reader}, such as the dump of choose-tiles",
+    )
 
 
 def compile_source(
@@ -154,6 +189,14 @@ def read_module(text: SourceFile) -> Module:
         raise DiagnosticError(
             Diagnostic("ir-syntax", message, [(Span(text, start, start + 1), "found here")])
         ) from None
+    choices = [fault for kernel in module.kernels for fault in shape_faults(kernel.schedule)]
+    if choices:
+        line = next(n for n, t in enumerate(text.text.splitlines(), 1) if "schedule" in t)
+        labels = [(line_span(text, line), "in this schedule")]
+        raise DiagnosticError(
+            Diagnostic(fault.code, fault.message, labels, fault.notes, fault.help)
+            for fault in choices
+        )
     try:
         verify(module)
     except VerifyError as error:
@@ -177,6 +220,8 @@ def run_passes(
         pipeline.run(
             module, ctx, dump=dump, stop_after=stop_after, start_after=start_after, only=only
         )
+    except BadChoices as bad:
+        raise DiagnosticError(_bad_choice(f, module) for f in bad.faults) from bad
     except Refused as refusal:
         raise DiagnosticError(_refusal(refusal, module, ctx.current)) from refusal
     except VerifyError as error:
@@ -229,6 +274,12 @@ def at_line(module: Module, line: int, note: str) -> list[tuple[Span, str]]:
     if module.source is None or not 0 < line <= len(module.source.line_starts):
         return []
     return [(line_span(module.source, line), note)]
+
+
+def _bad_choice(fault: BadChoice, module: Module) -> Diagnostic:
+    line = fault.op.loc.line if fault.op is not None and fault.op.loc is not None else 0
+    labels = at_line(module, line, f"this asks for {fault.found}" if line else "")
+    return Diagnostic(fault.code, fault.message, labels, fault.notes, fault.help)
 
 
 def _refusal(refusal: Refused, module: Module, running: str) -> Diagnostic:

@@ -80,7 +80,7 @@ def test_example_becomes_ptx_and_means_the_same_at_two_tile_sizes(line: int, tex
 def codes_in_use(folder: Path) -> Iterator[str]:
     """Codes that the sources give to diagnostics: literal first arguments of their makers."""
     for path in folder.rglob("*.py"):
-        makers = {"Diagnostic"}
+        makers = {"BadChoice", "Diagnostic"}
         if "frontend" in path.parts:
             makers |= {"fail", "error", "BadIndentation"}
         for node in ast.walk(ast.parse(path.read_text())):

@@ -6,6 +6,8 @@ with every promise about its arrays, with none, and with schedules that change w
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -123,7 +125,10 @@ def test_schedules_do_not_change_what_a_product_is(name: str, schedule: str) -> 
 )
 def test_kernels_without_products_run_under_any_schedule(name: str, schedule: Schedule) -> None:
     program = PROGRAMS[name]
-    check_everywhere(program, promised(program, program.sizes, 16), schedule)
+    # A pin for a loop that the program does not have would be refused.
+    loops = [loop for loop in ("i", "j") if re.search(rf"\b{loop}\b", program.text)]
+    tiles = tuple((loop, size) for loop, size in schedule.tiles if loop in loops)
+    check_everywhere(program, promised(program, program.sizes, 16), replace(schedule, tiles=tiles))
 
 
 @pytest.mark.parametrize("pins", [(("i", 16),), (("i", 80), ("j", 512)), (("i", 256), ("k", 16))])

@@ -15,6 +15,12 @@ from tilec.layout.linear import Layout
 Extent = int | str
 """One extent of a shape: an integer, or the name of a size symbol (``M``, ``$i``)."""
 
+
+def is_symbol(extent: Extent) -> bool:
+    """Whether an extent is a size that the tiling has to choose."""
+    return isinstance(extent, str) and extent.startswith("$")
+
+
 Shape = tuple[Extent, ...]
 
 

@@ -11,14 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from tilec.ir.core import Kernel, Op, Region
-from tilec.ir.types import Extent, Index, Tile, Type
+from tilec.ir.types import Index, Tile, Type, is_symbol
 from tilec.passes.base import Context, tile_pass
+from tilec.passes.check_schedule import check_schedule
 from tilec.passes.refusal import refused
-
-
-def is_symbol(extent: Extent) -> bool:
-    """Whether an extent is a size that the tiling has to choose."""
-    return isinstance(extent, str) and extent.startswith("$")
 
 
 def _sized(type: Type, sizes: dict[str, int]) -> Type:
@@ -61,5 +57,6 @@ def _substitute_op(op: Op, sizes: dict[str, int]) -> None:
 @tile_pass("apply-tiles", level="tile")
 def apply_tiles(kernel: Kernel, ctx: Context) -> None:
     """Every extent of a tile is an integer."""
+    check_schedule(kernel, ctx)
     chosen: dict[str, int] = dict(kernel.schedule.get("tiles", ()))
     _substitute(kernel.body, {f"${name}": size for name, size in chosen.items()})

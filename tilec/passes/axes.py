@@ -18,8 +18,7 @@ from typing import Any
 
 from tilec.ir.core import Op, Region, Value
 from tilec.ir.levels import flow, math, tile
-from tilec.ir.types import Extent, Index, Tile
-from tilec.passes.apply_tiles import is_symbol
+from tilec.ir.types import Extent, Index, Tile, is_symbol
 
 Node = tuple[Value[Any], int]
 
@@ -148,6 +147,16 @@ class Axes:
     def _shifted(self, small: Value[Any], large: Value[Any], axis: int) -> None:
         for place in range(_rank(small)):
             self._join((small, place), (large, place + (place >= axis)))
+
+
+def combined(axes: Axes, region: Region, axis: AxisClass | None) -> bool:
+    """Whether some op combines elements along a class."""
+    for op in region.walk():
+        if isinstance(op, math.Reduce) and axes.of(op.x, op.axis) is axis:
+            return True
+        if isinstance(op, tile.Dot) and axis in (axes.of(op.a, 1), axes.of(op.b, 0)):
+            return True
+    return False
 
 
 def _rank(value: Value[Any]) -> int:

@@ -22,10 +22,10 @@ from tilec.ir import rewrite
 from tilec.ir.core import Kernel, Op
 from tilec.ir.declare import Refused
 from tilec.ir.levels import math, tile
-from tilec.ir.types import Extent, Index, Tile
-from tilec.passes.apply_tiles import is_symbol
+from tilec.ir.types import Extent, Index, Tile, is_symbol
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context, tile_pass
+from tilec.passes.check_schedule import BadChoices, check_schedule, impossible, shown_value
 from tilec.passes.costs import Shape, launch_cycles
 from tilec.passes.fit_tiles import columns_taken, rows_taken
 from tilec.passes.form_products import PRODUCT_BITS, feeds_only_products, source_of
@@ -68,6 +68,7 @@ class Chooser:
         self.uses = rewrite.uses(kernel.body)
         self.sizes: dict[str, int] = {f"${n}": s for n, s in ctx.schedule.tiles}
         self.schedule = replace(ctx.schedule)
+        self.rings = False
 
     # -- what is known -------------------------------------------------------------------------
 
@@ -152,9 +153,15 @@ class Chooser:
         deep = self.axes.of(main.a, 1)
         element = main.a.type.dtype.bytes
         accumulators = len({op.acc for op in dots})
-        mapped = self.mapped(dots)
+        mapped = self.rings = self.mapped(dots)
         if not mapped:
             # The warps bring operands themselves, which one warpgroup does for itself.
+            if self.schedule.warpgroups not in (None, 1):
+                self.ctx.remark(
+                    main,
+                    f"warpgroups = {self.schedule.warpgroups} has no effect: TMA does not bring "
+                    "the operands, and one warpgroup brings them for itself",
+                )
             self.schedule = replace(self.schedule, warpgroups=None)
         extents = (self.bound(rows), self.bound(columns), self.bound(deep))
         best = min(
@@ -163,7 +170,8 @@ class Chooser:
             default=None,
         )
         if best is None:
-            raise self.no_candidate(main)
+            shapes = self.shapes(rows, columns, deep, element, mapped, accumulators)
+            raise self.no_candidate(main, shapes, element, accumulators)
         for axis, size in ((rows, best.rows), (columns, best.columns), (deep, best.depth)):
             if axis is not None:
                 self.settle(axis, size)
@@ -182,8 +190,26 @@ class Chooser:
             mapped=mapped,
         )
 
-    def no_candidate(self, main: tile.Dot) -> Refused:
-        """Why every candidate fell to the pins."""
+    def no_candidate(
+        self, main: tile.Dot, shapes: list[Shape], element: int, accumulators: int
+    ) -> Refused:
+        """Why every candidate fell to the pins; of stages, how many there could be."""
+        held = [s for s in shapes if self.holds(s, accumulators)]
+        most = max((self.room(s, element) // s.stage_bytes(element) for s in held), default=0)
+        asked = self.ctx.schedule.stages
+        if asked is not None and asked > most >= 1:
+            return BadChoices(
+                [
+                    impossible(
+                        "stages",
+                        asked,
+                        f"that many do not fit {self.ctx.target.shared_per_cta} bytes of shared "
+                        "memory beside the staging of the result",
+                        f"the most that fit are `stages={most}`",
+                        main,
+                    )
+                ]
+            )
         pins = {**dict(self.ctx.schedule.tiles), "stages": self.schedule.stages or STAGES[0]}
         listed = ", ".join(f"{name} = {value}" for name, value in pins.items())
         return refused(
@@ -218,6 +244,19 @@ class Chooser:
         accumulators: int,
     ) -> list[Shape]:
         """Tile shapes that honour the pins, register and shared memory limits."""
+        shapes = self.shapes(rows, columns, deep, element, mapped, accumulators)
+        return [s for s in shapes if self.fits(s, element, accumulators)]
+
+    def shapes(
+        self,
+        rows: AxisClass | None,
+        columns: AxisClass | None,
+        deep: AxisClass | None,
+        element: int,
+        mapped: bool,
+        accumulators: int,
+    ) -> list[Shape]:
+        """Tile shapes that honour the pins."""
         if rows is None or columns is None or deep is None:
             raise Refused("a product along an axis of extent one is not tiled in this version")
         pinned = [self.pinned(axis) for axis in (rows, columns, deep)]
@@ -232,8 +271,7 @@ class Chooser:
             widths = [columns_taken(pinned[1], mapped)]
         depth = pinned[2] or DEPTH_BYTES // element
         lefts, rights = self.operands(rows, columns)
-        shapes = [Shape(h, w, depth, g, lefts, rights) for h, g in heights for w in widths]
-        return [s for s in shapes if self.fits(s, element, accumulators)]
+        return [Shape(h, w, depth, g, lefts, rights) for h, g in heights for w in widths]
 
     def operands(self, rows: AxisClass, columns: AxisClass) -> tuple[int, int]:
         """How many loads with these rows, and with these columns, feed the products."""
@@ -257,11 +295,15 @@ class Chooser:
     def fits(self, shape: Shape, element: int, accumulators: int) -> bool:
         """Whether the fewest stages fit shared memory, and the accumulators the registers."""
         least = self.schedule.stages or STAGES[0]
+        room = self.room(shape, element) >= least * shape.stage_bytes(element)
+        return room and self.holds(shape, accumulators)
+
+    def holds(self, shape: Shape, accumulators: int) -> bool:
+        """Whether registers hold the accumulators beside what else a thread needs."""
         threads = WARP * WARPGROUP_WARPS * (shape.warpgroups + 1)
         each = self.ctx.target.registers_per_sm // threads // 8 * 8
         held = shape.columns // 2 * accumulators
-        room = self.room(shape, element) >= least * shape.stage_bytes(element)
-        return room and held + OTHER_REGISTERS <= min(each, self.ctx.target.registers_per_thread)
+        return held + OTHER_REGISTERS <= min(each, self.ctx.target.registers_per_thread)
 
     def room(self, shape: Shape, element: int) -> int:
         """Bytes for the ring: all but two staging halves and the barriers."""
@@ -403,6 +445,7 @@ class Chooser:
 
     def run(self) -> None:
         """Choose everything, and record it in the kernel."""
+        check_schedule(self.kernel, self.ctx)
         self.offered()
         dots = [op for op in self.kernel.body.walk() if isinstance(op, tile.Dot)]
         if dots:
@@ -418,9 +461,22 @@ class Chooser:
                     )
                     self.rows(whole, at)
             self.elementwise()
+        self.without_effect()
         chosen = tuple((name[1:], size) for name, size in self.sizes.items())
         self.schedule = replace(self.schedule, tiles=chosen)
         self.kernel.schedule = self.schedule.as_attributes()
+
+    def without_effect(self) -> None:
+        """Say which pins nothing asks for in this kernel, under these promises."""
+        if not self.rings:
+            for name in ("stages", "registers"):
+                value = getattr(self.ctx.schedule, name)
+                if value not in (None, ()):
+                    self.ctx.remark(
+                        None,
+                        f"{name} = {shown_value(value)} has no effect: nothing comes through a "
+                        "ring, so there are no stages and no producer",
+                    )
 
     def rest(self, at: Op) -> None:
         """Sizes beside the first product's: resident axes whole, others as the first one's."""

@@ -14,9 +14,9 @@ from typing import Any
 
 from tilec.ir.core import Kernel, Op, Region, Value
 from tilec.ir.facts import Schedule
-from tilec.ir.levels import flow, math, tile
+from tilec.ir.levels import flow, tile
 from tilec.ir.types import Index, Tile
-from tilec.passes.axes import Axes, AxisClass
+from tilec.passes.axes import Axes, AxisClass, combined
 from tilec.passes.base import Context
 from tilec.passes.form_products import by_rings
 from tilec.passes.frames import PRODUCT_ROWS
@@ -114,16 +114,6 @@ def rows_taken(size: int, rings: bool) -> int:
 def columns_taken(size: int, rings: bool) -> int:
     """Columns of the tile that a CTA takes, where ``size`` columns were asked for."""
     return min(size, MOST_COLUMNS if rings else MOST_COLUMNS_ALONE)
-
-
-def combined(axes: Axes, region: Region, axis: AxisClass | None) -> bool:
-    """Whether some op combines elements along a class."""
-    for op in region.walk():
-        if isinstance(op, math.Reduce) and axes.of(op.x, op.axis) is axis:
-            return True
-        if isinstance(op, tile.Dot) and axis in (axes.of(op.a, 1), axes.of(op.b, 0)):
-            return True
-    return False
 
 
 def resize(region: Region, axis: AxisClass, size: int) -> None:

@@ -26,6 +26,7 @@ from tilec.ir.levels import cta, flow, math, tile
 from tilec.ir.types import S32, Index, Scalar, Tile
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context, tile_pass
+from tilec.passes.check_schedule import check_schedule
 from tilec.passes.fit_tiles import fit_elements, fit_products
 from tilec.passes.form_products import (
     check_swizzles,
@@ -327,6 +328,7 @@ def form_ctas(kernel: Kernel, ctx: Context) -> None:
     (loop,) = loops
     schedule = Schedule.from_attributes(kernel.schedule)
     axes = Axes(kernel.body)
+    check_schedule(kernel, ctx)
     check_swizzles(ctx, schedule, kernel.body)
     threads = 32 * WARPGROUP_WARPS * (schedule.warpgroups or 1)
     fitted = fit_products(ctx, axes, kernel, loop, schedule)

@@ -25,9 +25,11 @@ from tilec.layout.fragments import blocked
 from tilec.layout.linear import LayoutError, LayoutRefusal
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context
+from tilec.passes.check_schedule import BadChoices, impossible, nearest
 from tilec.passes.forming import Forming
 from tilec.passes.frames import PRODUCT_ROWS
 from tilec.passes.mapping import (
+    STRIPES_BYTES,
     Mapped,
     contiguous_axis,
     map_refusal,
@@ -104,14 +106,33 @@ def check_swizzles(ctx: Context, schedule: Schedule, region: Region) -> None:
     for op in region.walk():
         if not isinstance(op, tile.Load) or op.array.name not in pinned:
             continue
-        if not feeds_only_products(op.out, uses):
+        name = op.array.name
+        by_map = map_refusal(ctx, op.array, tile_axes(op.subscripts)) is None
+        if not by_map or not feeds_only_products(op.out, uses):
+            ctx.remark(op, f"swizzles.{name} has no effect: {name} does not come by TMA")
             continue
-        if map_refusal(ctx, op.array, tile_axes(op.subscripts)) is None:
-            try:
-                ring_plan(ctx, op, pinned[op.array.name])
-            except Refused as refusal:
-                name = op.array.name
-                raise refused(op, f"swizzles.{name} = {pinned[name]}: {refusal}") from None
+        reason = _swizzle_refusal(ctx, region, op, pinned[name])
+        if reason is not None:
+            good = [w for w in STRIPES_BYTES if _swizzle_refusal(ctx, region, op, w) is None]
+            close = nearest(pinned[name], good) if good else 0
+            instead = f"the nearest is `swizzles.{name}={close}`" if good else "pin other tiles"
+            raise BadChoices([impossible(f"swizzles.{name}", pinned[name], reason, instead, op)])
+
+
+def _swizzle_refusal(ctx: Context, region: Region, op: tile.Load, swizzle: int) -> str | None:
+    """Why a product cannot read an operand with this swizzle; None if it can."""
+    dots = [dot for dot in region.walk() if isinstance(dot, tile.Dot)]
+    try:
+        layout = ring_plan(ctx, op, swizzle).layout
+        for place, value in [(n, v) for dot in dots for n, v in enumerate((dot.a, dot.b))]:
+            source, flipped = source_of(value)
+            if source is op.out:
+                # Both operands are asked for as b, [K, N]: rows of a are fitted to 64 later.
+                upright = layout if flipped == (place == 0) else layout.transpose()
+                matrix_descriptor(upright, op.array.type.dtype.bits, "b")
+    except (Refused, LayoutError, LayoutRefusal) as refusal:
+        return str(refusal)
+    return None
 
 
 def find_stage(f: Forming, region: Region, uses: dict[Value[Any], list[Op]]) -> Stage | None:

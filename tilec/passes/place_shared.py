@@ -47,6 +47,14 @@ def total_bytes(kernel: Kernel) -> int:
     return at + 2 * stages * MBARRIER_BYTES
 
 
+def _most_stages(objects: list[cta.MakeRing | cta.Buffer], total: int, limit: int) -> int:
+    """The most stages a ring that would fit beside the rest; 0 if there are none."""
+    rings = [op.type for op in objects if isinstance(op.type, Ring)]
+    one = sum(part_offsets(ring)[1] + 2 * MBARRIER_BYTES for ring in rings)
+    rest = total - sum(ring_bytes(r) + 2 * r.stages * MBARRIER_BYTES for r in rings)
+    return max(0, (limit - rest) // one) if one else 0
+
+
 @tile_pass("place-shared", level="cta")
 def place_shared(kernel: Kernel, ctx: Context) -> None:
     """Every ring, buffer and barrier has an address, and all fit the CTA's shared memory."""
@@ -64,9 +72,10 @@ def place_shared(kernel: Kernel, ctx: Context) -> None:
     limit = ctx.target.shared_per_cta
     if at > limit:
         sizes = ", ".join(f"%{op.out.name} {object_bytes(op)}" for op in objects)
+        most = _most_stages(objects, at, limit)
+        advice = f"pin at most stages={most}" if most else "pin smaller tiles"
         raise refused(
             objects[0],
-            f"shared memory of {at} bytes does not fit the {limit} of a CTA ({sizes}): pin fewer "
-            "stages or smaller tiles",
+            f"shared memory of {at} bytes does not fit the {limit} of a CTA ({sizes}): {advice}",
         )
     kernel.attributes["shared_bytes"] = at
