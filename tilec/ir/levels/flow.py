@@ -7,7 +7,7 @@ from typing import Any
 
 from tilec.ir.core import Op, Region, Value
 from tilec.ir.declare import attribute, operand, operands, region, result_types, results
-from tilec.ir.types import S32, Scalar, Type
+from tilec.ir.types import BOOL, S32, Scalar, Type
 
 
 class Yield(Op, name="flow.yield", terminator=True):
@@ -45,6 +45,32 @@ class For(Op, name="flow.for"):
         types = [v.type for v in self.init]
         if [a.type for a in self.body.args] != [Scalar(S32), *types]:
             yield "the body's arguments must be the index (s32) and the carried values"
+        if [v.type for v in yielded(self.body)] != types:
+            yield "the body must yield one value of the same type for each carried value"
+
+
+class While(Op, name="flow.while"):
+    """While ``test`` yields true, run ``body``; both take the carried values.
+
+    ``body`` yields their next values, and the results are the last ones.
+    """
+
+    init: tuple[Value[Any], ...] = operands()
+    test: Region = region()
+    body: Region = region()
+    finals: tuple[Value[Any], ...] = results()
+
+    def infer(self) -> Sequence[Type]:
+        """One result a carried value."""
+        return [v.type for v in self.init]
+
+    def check(self) -> Iterator[str]:
+        """Arguments, initial values and yields agree; the test yields one condition."""
+        types = [v.type for v in self.init]
+        if any([a.type for a in part.args] != types for part in (self.test, self.body)):
+            yield "the arguments of both regions must be the carried values"
+        if [v.type for v in yielded(self.test)] != [Scalar(BOOL)]:
+            yield "the test must yield one bool"
         if [v.type for v in yielded(self.body)] != types:
             yield "the body must yield one value of the same type for each carried value"
 

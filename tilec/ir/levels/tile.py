@@ -11,7 +11,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tilec.ir.core import Op, Region, Value
-from tilec.ir.declare import Effects, attribute, operand, operands, region, result, results
+from tilec.ir.declare import (
+    Effects,
+    attribute,
+    operand,
+    operands,
+    region,
+    result,
+    result_type,
+    results,
+)
+from tilec.ir.levels import math
 from tilec.ir.levels.flow import yielded
 from tilec.ir.types import S32, Array, Extent, Index, Scalar, Tile, Type
 
@@ -235,3 +245,153 @@ class Require(Op, name="tile.require", effects=Effects.ORDERS):
     """A launch-time constraint; a launch that breaks it is refused, naming the source line."""
 
     condition: Value[Scalar] = operand()
+
+
+# --- running maxima ------------------------------------------------------------------------------
+
+
+class Anchor(Op, name="tile.anchor"):
+    """A value for each row that exponents may be measured from: any r that satisfies
+
+    m <= r <= max(m, rowmax(s)) and r >= rowmax(s) - slack. The author promises that results do not
+    depend on which, so a lowering may follow the maximum always, seldom, or never.
+    """
+
+    m: Value[Tile] = operand()
+    s: Value[Tile] = operand()
+    slack: float = attribute(default=64.0)
+    out: Value[Tile] = result()
+
+    def infer(self) -> Sequence[Type]:
+        """One value a row, as ``m`` has."""
+        return [self.m.type]
+
+    def check(self) -> Iterator[str]:
+        """``s`` is ``m`` with one more axis, the last."""
+        m, s = self.m.type, self.s.type
+        if s.dtype != m.dtype or s.shape[:-1] != m.shape or not m.dtype.is_float:
+            yield f"{self.s.type} has no rows of {self.m.type}"
+
+
+class Exp2Sub(math.Binary, name="tile.exp2sub"):
+    """2 to the power x - r, and 0 where x is -inf, whatever r is."""
+
+
+# --- along an axis -------------------------------------------------------------------------------
+
+
+class Positions(Op, name="tile.positions"):
+    """0, 1, 2, ... along an axis of known extent."""
+
+    type: Type = result_type()
+    out: Value[Tile] = result()
+
+    def check(self) -> Iterator[str]:
+        """One axis of s32."""
+        if not (isinstance(self.type, Tile) and self.type.dtype == S32) or (
+            len(self.type.shape) != 1 or not isinstance(self.type.shape[0], int)
+        ):
+            yield f"positions are s32 along one axis of known extent, not {self.type}"
+
+
+class Scan(Op, name="tile.scan"):
+    """Combine each element with all before it along ``axis``; ``kind`` as in ``math.reduce``."""
+
+    x: Value[Tile] = operand()
+    axis: int = attribute()
+    kind: str = attribute()
+    out: Value[Tile] = result()
+
+    def infer(self) -> Sequence[Type]:
+        """The tile's own type."""
+        return [self.x.type]
+
+    def check(self) -> Iterator[str]:
+        """The kind is known, the axis exists."""
+        if self.kind not in math.REDUCTIONS:
+            yield f"scan {self.kind} is none of {', '.join(math.REDUCTIONS)}"
+        if not 0 <= self.axis < len(self.x.type.shape):
+            yield f"{self.x.type} has no axis {self.axis}"
+
+
+# --- places known while running ------------------------------------------------------------------
+
+
+class Within(Op, name="tile.within"):
+    """The index moved up by ``lower`` and cut at ``upper``: a tile of a range from memory.
+
+    What reaches beyond 0 and ``extent``, the dimension that the range lies in, is cut as well. A
+    tile of which nothing is left is a tile without elements.
+    """
+
+    index: Value[Index] = operand()
+    lower: Value[Scalar] = operand()
+    upper: Value[Scalar] = operand()
+    extent: Value[Scalar] = operand()
+    of: Extent = attribute()
+    out: Value[Index] = result()
+
+    def infer(self) -> Sequence[Type]:
+        """As long as the index, over another extent."""
+        return [Index(self.index.type.size, self.of)]
+
+
+def _coordinate_faults(array: Array, coordinates: Sequence[Value[Any]]) -> Iterator[str]:
+    if len(coordinates) != len(array.shape):
+        yield f"{len(coordinates)} coordinates for an array of rank {len(array.shape)}"
+    shapes = {v.type.shape if isinstance(v.type, Tile) else () for v in coordinates}
+    if len(shapes) > 1 or any(math.element_type(v.type) != S32 for v in coordinates):
+        yield "coordinates are s32 tiles of one shape, or s32 scalars"
+
+
+class Gather(Op, name="tile.gather", effects=Effects.READS):
+    """Read the element at each place that the coordinates name; ``fill`` where there is none."""
+
+    array: Value[Array] = operand()
+    fill: Value[Scalar] = operand()
+    coordinates: tuple[Value[Any], ...] = operands()
+    out: Value[Any] = result()
+
+    def infer(self) -> Sequence[Type]:
+        """The coordinates' shape with the array's elements."""
+        return [math.with_element_type(self.coordinates[0].type, self.array.type.dtype)]
+
+    def check(self) -> Iterator[str]:
+        """One coordinate an axis, and the array is not write-only."""
+        yield from _coordinate_faults(self.array.type, self.coordinates)
+        if self.array.type.mode == "out":
+            yield "an out parameter is never read"
+        if self.fill.type != Scalar(self.array.type.dtype):
+            yield f"the fill has type {self.fill.type}, elements are {self.array.type.dtype}"
+
+
+class Scatter(Op, name="tile.scatter", effects=Effects.WRITES):
+    """Write each valid element to the place that the coordinates name; nothing where none is."""
+
+    array: Value[Array] = operand()
+    value: Value[Any] = operand()
+    coordinates: tuple[Value[Any], ...] = operands()
+
+    def check(self) -> Iterator[str]:
+        """One coordinate an axis, one value a place, and the array may be written."""
+        yield from _coordinate_faults(self.array.type, self.coordinates)
+        needed = math.with_element_type(self.coordinates[0].type, self.array.type.dtype)
+        if self.value.type != needed:
+            yield f"the value has type {self.value.type}, the places need {needed}"
+        if self.array.type.mode == "in":
+            yield "an in parameter is never written"
+
+
+class Temp(Op, name="tile.temp", effects=Effects.MAKES):
+    """Workspace in global memory for the launches of one call; it holds nothing at first."""
+
+    extents: tuple[Value[Scalar], ...] = operands()
+    type: Type = result_type()
+    out: Value[Array] = result()
+
+    def check(self) -> Iterator[str]:
+        """One extent an axis of an inout array."""
+        if not isinstance(self.type, Array) or self.type.mode != "inout":
+            yield f"workspace is an inout array, not {self.type}"
+        elif len(self.extents) != len(self.type.shape):
+            yield f"{len(self.extents)} extents for {self.type}"
