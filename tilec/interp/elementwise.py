@@ -27,7 +27,8 @@ from tilec.ir.types import DType
 Function = Callable[..., Any]
 
 
-def _max(x: Data, y: Data) -> Data:
+def larger(x: Data, y: Data) -> Data:
+    """The larger of two, NaN if either is."""
     both_zero = (x == 0) & (y == 0)
     if x.dtype.kind != "f" or not np.any(both_zero):
         return np.maximum(x, y)
@@ -37,7 +38,7 @@ def _max(x: Data, y: Data) -> Data:
 def _min(x: Data, y: Data) -> Data:
     if x.dtype.kind != "f":
         return np.minimum(x, y)
-    return -_max(-x, -y)
+    return -larger(-x, -y)
 
 
 def _width(x: Data) -> int:
@@ -74,7 +75,7 @@ BINARY: dict[type[math.Binary], Function] = {
     math.FloorDiv: np.floor_divide,
     math.Mod: np.remainder,
     math.CeilDiv: _ceil_divide,
-    math.Max: _max,
+    math.Max: larger,
     math.Min: _min,
     math.And: np.bitwise_and,
     math.Or: np.bitwise_or,
@@ -183,3 +184,15 @@ def reduce(kind: str, dtype: DType, x: Data, axis: int, wide: bool) -> Data:
     }[kind]  # fmt: skip
     start = identity(kind, dtype, wide)
     return settle(dtype, ufunc.reduce(x, axis=axis, initial=start[()]), wide)
+
+
+def scan(kind: str, dtype: DType, x: Data, axis: int, wide: bool) -> Data:
+    """Each element combined with all before it; sums of floats in float64, rounded once each."""
+    if kind in ("add", "mul"):
+        whole = np.float64 if dtype.is_float else carrier(dtype)
+        combine = np.cumsum if kind == "add" else np.cumprod
+        return settle(dtype, combine(x, axis=axis, dtype=whole), wide)
+    ufunc: Any = {
+        "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
+    }[kind]  # fmt: skip
+    return settle(dtype, ufunc.accumulate(x, axis=axis), wide)

@@ -11,10 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from tilec.interp import math_meanings, tile_meanings  # noqa: F401  (register the meanings)
+from tilec.interp import (  # noqa: F401  (register the meanings)
+    math_meanings,
+    place_meanings,
+    tile_meanings,
+)
 from tilec.interp.machine import Machine, held
-from tilec.interp.memory import InterpretError, Memory
-from tilec.interp.numbers import Data, carrier, rounded, storage
+from tilec.interp.memory import InterpretError, Memory, unwritten
+from tilec.interp.numbers import Data, carrier, rounded
 from tilec.ir.core import Kernel
 from tilec.ir.levels import tile
 from tilec.ir.types import Array, Scalar, Tile
@@ -30,16 +34,18 @@ def interpret(
     *,
     wide: bool = False,
     explicit: bool = False,
+    lazy: bool = False,
 ) -> None:
     """Execute ``kernel``, writing into the arrays of its ``out`` and ``inout`` parameters.
 
     ``sizes`` gives size symbols their values (others are chosen). ``wide`` computes all floats in
     float64 without rounding. ``explicit`` says that padding is the program's business, as it is
-    after the pass that inserts ``tile.pad``.
+    after the pass that inserts ``tile.pad``. ``lazy`` takes the least legal value of each
+    ``anchor`` instead of the greatest: a program whose result depends on that breaks its promise.
     """
     dims = bind_dims(kernel, arrays)
     chosen = choose_sizes(kernel, dims) | dict(sizes or {})
-    machine = Machine(chosen, wide=wide, explicit=explicit)
+    machine = Machine(chosen, wide=wide, explicit=explicit, lazy=lazy)
     for parameter in kernel.body.args:
         name = parameter.name
         if isinstance(parameter.type, Array):
@@ -122,8 +128,6 @@ def outputs_for(kernel: Kernel, dims: Mapping[str, int], wide: bool = False) -> 
     for parameter in kernel.body.args:
         type = parameter.type
         if isinstance(type, Array) and type.mode == "out":
-            shape = [e if isinstance(e, int) else dims[e] for e in type.shape]
-            held_as = np.dtype(np.float64) if wide and type.dtype.is_float else storage(type.dtype)
-            unwritten = np.nan if held_as.kind == "f" else np.array(-1).astype(held_as)
-            made[parameter.name] = np.full(shape, unwritten, held_as)
+            shape = tuple(e if isinstance(e, int) else dims[e] for e in type.shape)
+            made[parameter.name] = unwritten(type.dtype, shape, wide)
     return made

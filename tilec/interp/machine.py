@@ -70,6 +70,8 @@ class Machine:
     """Chosen value of each size symbol."""
     wide: bool = False
     explicit: bool = False
+    lazy: bool = False
+    """Whether ``tile.anchor`` takes its least legal value."""
     values: dict[Value[Any], Any] = field(default_factory=dict)
     valid: dict[str, int] = field(default_factory=dict)
     """Valid count of each size symbol's current index."""

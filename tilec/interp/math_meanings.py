@@ -128,6 +128,18 @@ def _for(machine: Machine, op: flow.For) -> list[Any]:
     return carried
 
 
+@meaning(flow.While)
+def _while(machine: Machine, op: flow.While) -> list[Any]:
+    carried = [machine.values[v] for v in op.init]
+    while True:
+        machine.values.update(zip(op.test.args, carried, strict=True))
+        (go_on,) = machine.run(op.test)
+        if not go_on.data[()]:
+            return carried
+        machine.values.update(zip(op.body.args, carried, strict=True))
+        carried = machine.run(op.body)
+
+
 @meaning(flow.If)
 def _if(machine: Machine, op: flow.If) -> list[Any]:
     return machine.run(op.then if machine.scalar(op.condition) else op.otherwise)

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from tilec.interp.numbers import Data, decode, encode
-from tilec.ir.types import Array
+from tilec.interp.numbers import Data, decode, encode, storage
+from tilec.ir.types import Array, DType
 
-Selection = tuple[int | slice, ...]
+Selection = tuple[int | slice | Data, ...]
 
 _NOBODY, _MANY = 0, -1
 
@@ -29,8 +29,14 @@ class InterpretError(Exception):
         self.line = line
 
 
+def unwritten(dtype: DType, shape: tuple[int, ...], wide: bool) -> Data:
+    """A fresh array that shows where nothing was written: NaN, -1 or True."""
+    held_as = np.dtype(np.float64) if wide and dtype.is_float else storage(dtype)
+    return np.full(shape, np.nan if held_as.kind == "f" else np.array(-1).astype(held_as), held_as)
+
+
 class Memory:
-    """One array parameter."""
+    """One array in global memory: a parameter, or workspace."""
 
     def __init__(self, name: str, type: Array, data: Data, wide: bool) -> None:
         self.name, self.type, self.data, self.wide = name, type, data, wide
