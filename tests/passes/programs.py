@@ -85,6 +85,25 @@ PROGRAMS: dict[str, Program] = {
         lambda x: {"c": (x.a @ x.b) * 0.5 + x.r},
         scalars={"s": 0.5},
     ),
+    "update in place": Program(
+        _gemm(
+            "kernel f(a: bf16[M, K], b: bf16[N, K], c: inout f32[M, N], s: f32):",
+            "a[i, k] @ b[j, k].T",
+            "        c[i, j] = acc * s + 0.5 * c[i, j]\n",
+        ),
+        {"a": "MK", "b": "NK", "c": "MN"},
+        lambda x: {"c": x.a @ x.b.T * 0.25 + 0.5 * x.c},
+        scalars={"s": 0.25},
+    ),
+    "what was there before a write": Program(
+        _gemm(
+            "kernel f(a: bf16[M, K], b: bf16[N, K], c: inout f32[M, N], d: out f32[M, N]):",
+            "a[i, k] @ b[j, k].T",
+            "        old = c[i, j]\n        c[i, j] = acc\n        d[i, j] = acc - old\n",
+        ),
+        {"a": "MK", "b": "NK", "c": "MN", "d": "MN"},
+        lambda x: {"c": x.a @ x.b.T, "d": x.a @ x.b.T - x.c},
+    ),
     "batched": Program(
         """
 kernel f[T: dtype = f16](a: T[B, M, K], b: T[B, N, K], c: out T[B, M, N]):

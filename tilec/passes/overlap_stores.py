@@ -1,8 +1,9 @@
 """Let stores read shared memory while the kernel goes on.
 
-Two laws. A wait for stores moves down to the next write of the memory that they read: nothing in
-between can notice. And a piece of a tile may be computed after the tile is cut instead of before,
-since elementwise work and slices commute: fewer registers live at once.
+Three laws. A wait for stores moves down to the next write of the memory that they read: nothing in
+between can notice. A piece of a tile may be computed after the tile is cut instead of before, since
+elementwise work and slices commute: fewer registers live at once. And a slice of a read is a read
+of the slice, which may wait for as long as nothing writes what it reads.
 
 With two halves of the staging for each group, used in turn, a piece is written while the store of
 the piece before still reads; the wait then leaves as many stores pending as were started since
@@ -11,13 +12,15 @@ the half was last used. Where shared memory has no room for a second half, one i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tilec.ir import rewrite
 from tilec.ir.core import Builder, Kernel, Op, Region, Value
 from tilec.ir.levels import cta, math
-from tilec.ir.types import Register, Scalar, Shared
+from tilec.ir.places import Linear, linear
+from tilec.ir.types import Extent, Register, Scalar, Shared
 from tilec.layout.linear import LayoutError, LayoutRefusal
 from tilec.layout.shared import stripes, swizzle_of, swizzled
 from tilec.passes.base import Context, tile_pass
@@ -197,10 +200,58 @@ def cut_first(op: cta.Slice, builder: Builder) -> list[Value[Any]] | None:
         axis = op.axis - (inner.axis < op.axis)
         x = builder.add(cta.Slice(inner.x, axis=axis, start=op.start, type=kind)).out
         return [builder.add(math.Expand(x, axis=inner.axis, type=op.type)).out]
-    if isinstance(inner, cta.Read) and inner.array.type.mode == "in":
-        # An array that the kernel writes must be read where the program reads it.
+    if isinstance(inner, cta.Read) and _undisturbed(inner, op, builder.region):
         return [_read_piece(builder, inner, op)]
     return None
+
+
+Box = list[tuple[Linear, int]]
+"""Where a tile of an array starts and how far it reaches, by array axis."""
+
+
+def _box(origin: Sequence[Value[Any]], axes: Sequence[int], shape: Sequence[Extent]) -> Box:
+    extents = {axis: int(extent) for axis, extent in zip(axes, shape, strict=True)}
+    return [(linear(start), extents.get(axis, 1)) for axis, start in enumerate(origin)]
+
+
+def _undisturbed(read: cta.Read, piece: cta.Slice, region: Region) -> bool:
+    """Whether a piece may be read where it is cut: nothing since the read has written to it.
+
+    ``region`` ends where the piece is cut. Arrays that overlap are refused at the launch, so only
+    writes to the same array count; they are apart where, along some axis, they start from the same
+    value and do not reach each other.
+    """
+    if read.array.type.mode == "in":
+        return True
+    if read not in region.ops:
+        return False
+    wanted = _box(read.origin, read.axes, piece.type.shape)
+    axis = read.axes[piece.axis]
+    (terms, start), extent = wanted[axis]
+    wanted[axis] = (terms, start + piece.start), extent
+    for op in region.ops[region.ops.index(read) + 1 :]:
+        for inner in (op, *(o for nested in op.regions for o in nested.walk())):
+            if isinstance(inner, cta.Write) and inner.array is read.array:
+                written = _box(inner.origin, inner.axes, inner.value.type.shape)
+            elif isinstance(inner, cta.StoreTile) and _stored(inner) is read.array:
+                written = _box(inner.origin, inner.axes, inner.x.type.shape)
+            else:
+                continue
+            if not _apart(wanted, written):
+                return False
+    return True
+
+
+def _stored(op: cta.StoreTile) -> Value[Any] | None:
+    made = op.target.owner
+    return made.array if isinstance(made, cta.TensorMapOf) else None
+
+
+def _apart(one: Box, other: Box) -> bool:
+    return any(
+        mine[0] == theirs[0] and (mine[1] + reach <= theirs[1] or theirs[1] + far <= mine[1])
+        for (mine, reach), (theirs, far) in zip(one, other, strict=True)
+    )
 
 
 def _cut(builder: Builder, value: Value[Any], like: cta.Slice) -> Value[Any]:
