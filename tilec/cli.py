@@ -1,4 +1,4 @@
-"""The command line: ``tilec compile | run | check | opt | layout | passes | targets``.
+"""The command line: ``tilec compile | run | check | fmt | opt | layout | passes | targets``.
 
 Every error is a rendered diagnostic on stderr and exit code 1 (2 for a command line that makes no
 sense); a traceback means a bug of tilec. Standard output holds only what was asked for.
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from tilec import pipeline
+from tilec.cli_fmt import fmt
 from tilec.diagnostics import Diagnostic, DiagnosticError, did_you_mean, render, render_json
 from tilec.ir.core import Module
 from tilec.ir.facts import ArrayFacts, Facts, Schedule
@@ -485,6 +486,9 @@ def targets(as_json: bool) -> None:
         for t in TARGETS.values()
     ]
     _table("", ("target", "SMs", "shared memory a CTA", "wgmma"), rows)
+
+
+main.add_command(fmt)
 
 
 if __name__ == "__main__":
