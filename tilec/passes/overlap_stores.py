@@ -225,7 +225,7 @@ def _undisturbed(read: cta.Read, piece: cta.Slice, region: Region) -> bool:
         return True
     if read not in region.ops:
         return False
-    wanted = _box(read.origin, read.axes, piece.type.shape)
+    wanted = _box(read.origin, read.axes, piece.out.type.shape)
     axis = read.axes[piece.axis]
     (terms, start), extent = wanted[axis]
     wanted[axis] = (terms, start + piece.start), extent

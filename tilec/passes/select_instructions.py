@@ -76,6 +76,9 @@ def _stray_role(sel: Selector, op: cta.Role) -> None:
 def select_instructions(kernel: Kernel, ctx: Context) -> None:
     """Every op is an instruction over virtual registers or a fixed template."""
     sel = Selector(kernel, ctx)
+    sel.build.loc = sel.kernel_entry.loc = next(
+        (op.loc for op in kernel.body.ops if isinstance(op, cta.Role)), None
+    )
     for arg in kernel.body.args:
         if isinstance(arg.type, Scalar):
             kind = register_kind(arg.type.dtype)

@@ -69,14 +69,16 @@ def _for(sel: Selector, op: flow.For) -> None:
         loop = _loop(sel, op, [lower, upper, step], init, rings)
     finals = list(loop.finals[1:])
     if not runs:
-        with sel.build.inside(inside):
-            sel.build.add(ptx.Yield(tuple(finals)))
+        skipped = Region()
+        for region, values in ((inside, finals), (skipped, init)):
+            with sel.build.inside(region):
+                sel.build.add(ptx.Yield(tuple(values)))
         enters = sel.alu("setp.lt.s32", lower, upper, kind="pred")
         choice = ptx.If(
             enters,
             types=tuple(v.type for v in init),
             then=inside,
-            otherwise=Region([], [ptx.Yield(tuple(init))]),
+            otherwise=skipped,
         )
         finals = list(sel.build.add(choice).out)
     for final, start in zip(op.finals, op.init, strict=True):
@@ -159,7 +161,10 @@ def _weave(sel: Selector, op: cta.Weave) -> None:
 
 
 def lower_roles(sel: Selector, roles: list[cta.Role]) -> None:
-    """Part the warps into their roles: first by warpgroup, where register counts change."""
+    """Part the warps into their roles: first by warpgroup, where register counts change.
+
+    Set-up belongs to the loop that a role runs, and carries its place.
+    """
     clusters = _clusters(roles)
     _dispatch(sel, clusters, 0)
 
@@ -232,9 +237,10 @@ def _role(sel: Selector, role: cta.Role) -> None:
     entry, body = Region(), Region()
     outer_entry, outer_memo = sel.entry, sel.entry_memo
     sel.entry, sel.entry_memo, sel.cursors = Builder(entry), {}, {}
+    sel.entry.loc = role.loc
     producer = any(isinstance(op, cta.Acquire) for op in role.body.walk())
     sel.role = RoleState(role.label, role.first, role.group, role.warps // role.group, producer)
-    with sel.build.inside(body):
+    with sel.build.inside(body), sel.build.at(role.loc):
         sel.set(role.body.args[0], sel.group())
         _start_cursors(sel, role)
         _open_turns(sel, role)

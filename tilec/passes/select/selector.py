@@ -104,13 +104,13 @@ class Selector:
         for cls in type(op).__mro__:
             rule = _RULES.get(cls)
             if rule is not None:
-                self.build.loc = op.loc
-                self.entry.loc = self.kernel_entry.loc = None
-                try:
-                    rule(self, op)
-                except Refused as refusal:
-                    where = f" (source line {op.loc.line})" if op.loc else ""
-                    raise Refused(f"{op.name}{where}: {refusal}") from None
+                # What a rule adds behind nested ops is its own op's again, not the last one's.
+                with self.build.at(op.loc or self.build.loc):
+                    try:
+                        rule(self, op)
+                    except Refused as refusal:
+                        where = f" (source line {op.loc.line})" if op.loc else ""
+                        raise Refused(f"{op.name}{where}: {refusal}") from None
                 return
         raise Refused(f"no way to lower {op.name} is known")
 
