@@ -68,6 +68,8 @@ def _grouped(
     which, inside = _split(builder, number, block)
     first = builder.add(math.Mul(which, height), "first_row").out
     left = builder.add(math.Sub(rows, first), "rows_left").out
+    # There is one at least for every number; said here, the division by it needs no sign.
+    left = builder.add(math.Max(left, constant(builder, 1)), "rows_left").out
     actual = builder.add(math.Min(height, left), "rows_here").out
     column, row = _split(builder, inside, actual)
     return [builder.add(math.Add(first, row), "row").out, column]

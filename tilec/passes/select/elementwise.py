@@ -252,6 +252,10 @@ def _division(sel: Selector, op: Any) -> None:
         raise Refused(f"integer division is not defined on {dtype}")
     count = element_count(math.common_shape(op.operands))
     kind, suffix = register_kind(dtype), _suffix(dtype)
+    plain = dtype.kind == "unsigned"
+    if not plain and sel.ranges.never_negative(op.x) and sel.ranges.never_negative(op.y):
+        # Of what is not negative both kinds of division are the same, and nothing needs a fix.
+        plain, suffix = True, f"u{dtype.bits}"
     x, y = sel.get(op.x), sel.get(op.y)
     divisor = constant_of(op.y)
 
@@ -272,18 +276,18 @@ def _division(sel: Selector, op: Any) -> None:
         return
     quotient = alu(f"div.{suffix}", x, y)
     remainder = alu(f"sub.{suffix}", x, alu(f"mul.lo.{suffix}", quotient, y))
-    if dtype.kind == "unsigned" and not isinstance(op, math.CeilDiv):
+    if plain:
+        if isinstance(op, math.CeilDiv):
+            quotient = alu(f"add.{suffix}", quotient, alu(f"min.{suffix}", remainder, 1))
         sel.set(op.out, remainder if isinstance(op, math.Mod) else quotient)
         return
     fixes = alu(f"setp.ne.{suffix}", remainder, 0, to="pred")
-    if dtype.kind == "signed":
-        # Truncation differs from the floor where a remainder is left and has not the divisor's
-        # sign, and from the ceiling where it has.
-        relation = "ge" if isinstance(op, math.CeilDiv) else "lt"
-        signs = alu(f"xor.b{dtype.bits}", remainder, y)
-        fixes = alu(
-            "and.pred", alu(f"setp.{relation}.{suffix}", signs, 0, to="pred"), fixes, to="pred"
-        )
+    # Truncation differs from the floor where a remainder is left and has not the divisor's
+    # sign, and from the ceiling where it has.
+    relation = "ge" if isinstance(op, math.CeilDiv) else "lt"
+    signs = alu(f"xor.b{dtype.bits}", remainder, y)
+    signs = alu(f"setp.{relation}.{suffix}", signs, 0, to="pred")
+    fixes = alu("and.pred", signs, fixes, to="pred")
     if isinstance(op, math.Mod):
         fixed, plain = alu(f"add.{suffix}", remainder, y), remainder
     else:

@@ -18,6 +18,7 @@ from tilec.ir.levels import ptx
 from tilec.ir.types import Bits, DType, Register, Scalar, Type
 from tilec.layout.index_map import IndexMap, ShiftTerm
 from tilec.passes.base import Context
+from tilec.passes.ranges import Ranges
 
 PtxValue = Value[Bits]
 RuleT = TypeVar("RuleT", bound=Callable[..., None])
@@ -78,6 +79,7 @@ class Selector:
     def __init__(self, kernel: Kernel, ctx: Context) -> None:
         self.kernel = kernel
         self.ctx = ctx
+        self.ranges = Ranges(kernel.body)
         self.body = Region()
         self.build = Builder(self.body)
         self.values: dict[Value[Any], tuple[PtxValue, ...]] = {}
