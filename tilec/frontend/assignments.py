@@ -26,17 +26,13 @@ from tilec.frontend.expressions import Expressions
 from tilec.frontend.meet import axes_of, exactly, is_weak
 from tilec.frontend.names import Binding, Broken
 from tilec.frontend.report import Report
-from tilec.frontend.subscripts import selection
-from tilec.ir.types import Extent
+from tilec.frontend.places import is_at, scattered, write_at
+from tilec.frontend.subscripts import has_places, selection
 from tilec.source import Span
 
 
 class Assignments(Expressions):
     """Expressions, and the statements that bind names or store elements."""
-
-    def __init__(self, report: Report, functions: frozenset[str]) -> None:
-        super().__init__(report, functions)
-        self.block: list[Statement] = []
 
     def assign(self, node: ast.Assign) -> None:
         if node.home is not None:
@@ -51,14 +47,13 @@ class Assignments(Expressions):
             self._store(node.target, node)
 
     def _assign_several(self, node: ast.Assign, target: ast.Tuple) -> None:
-        values = node.value.items if isinstance(node.value, ast.Tuple) else (node.value,)
-        if len(values) != len(target.items):
+        found = self.several(node.value)
+        if len(found) != len(target.items):
             self.report.fail(
                 "wrong-count",
-                f"{len(target.items)} names for {len(values)} values",
-                [(target.span, f"{len(target.items)} here"), (node.value.span, f"{len(values)}")],
+                f"{len(target.items)} names for {len(found)} values",
+                [(target.span, f"{len(target.items)} here"), (node.value.span, f"{len(found)}")],
             )
-        found = [self.expression(v) for v in values]
         for name, value in zip(target.items, found, strict=True):
             if not isinstance(name, ast.Name):
                 self.report.not_yet("a tuple of elements", name.span, "one assignment a line")
@@ -91,15 +86,16 @@ class Assignments(Expressions):
         if known is not None and owner is not self.scope:
             value = self._same_type(name, value, known)
             first = known.span or span
-        owner.bind(name.id, Binding(self._hold(name.id, value, span), first))
+        owner.bind(name.id, Binding(self.hold(name.id, value, span), first))
 
-    def _hold(self, name: str, value: Expr, span: Span) -> Expr:
+    def hold(self, name: str, value: Expr, span: Span) -> Expr:
         """What a name stands for: literals and other names need no variable."""
         if isinstance(value, Const | ExtentValue) or not isinstance(
             value.type, ScalarType | TileType
         ):
             return value
-        variable = Variable(name, value.type, span, below=_below(value))
+        integer = isinstance(value.type, ScalarType) and value.type.dtype.is_integer
+        variable = Variable(name, value.type, span, value=value if integer else None)
         self.block.append(Let(span, variable, value))
         return Ref(value.type, span, variable)
 
@@ -161,6 +157,10 @@ class Assignments(Expressions):
         )
 
     def _store(self, target: ast.Expression, node: ast.Assign) -> None:
+        if is_at(target):
+            value = self.value(node.value)
+            self.block.append(write_at(self, target, value, node.span))
+            return
         array = self._array_target(target)
         if array is None:
             self._not_stored(target)
@@ -169,26 +169,18 @@ class Assignments(Expressions):
         assert isinstance(target, ast.Subscript)
         if not self.inside_parallel:
             self.outside(node.span, "a store")
-        if array.type.mode == "in":
-            self.report.fail(
-                "in-is-written",
-                f"`{array.name}` is an `in` parameter and is never written",
-                [(node.span, "written here"), (array.span, "declared here")],
-                help=f"declare it `{array.name}: out ...` or `inout`",
-            )
+        self.writable(array, node.span)
         subscripts, axes = selection(self, array, target)
         value = self.value(node.value)
+        if has_places(subscripts):
+            self.block.append(
+                scattered(self, array, list(subscripts), value, target.span, node.span)
+            )
+            return
         value = exactly(
             self.report, value, array.type.dtype, axes, target.span, f"`{target.span.text}`"
         )
         self.block.append(Store(node.span, array, subscripts, value))
-
-
-def _below(value: Expr) -> Extent | None:
-    """The extent that a scalar stays under, when it is a loop's index or a part of one."""
-    if isinstance(value, Ref):
-        return value.variable.below
-    return None
 
 
 def _change_help(name: str, before: Expr, after: Expr) -> str:

@@ -272,12 +272,24 @@ class Constant(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class ImportedName(Node):
+    """``x`` or ``x as y`` of a ``from`` line."""
+
+    name: Name
+    alias: Name
+
+
+@dataclass(frozen=True, eq=False)
 class Import(Node):
-    """``import a.b as c`` (``names`` empty) or ``from a.b import x, y``."""
+    """``import a.b as c`` (``names`` empty) or ``from "file.tk" import x, y as z``.
+
+    ``module`` is a shipped module's dotted name, or a path when ``is_file``.
+    """
 
     module: str
-    alias: str | None
-    names: tuple[Name, ...]
+    is_file: bool
+    alias: Name | None
+    names: tuple[ImportedName, ...]
 
 
 @dataclass(frozen=True, eq=False)

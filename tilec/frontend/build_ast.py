@@ -89,15 +89,32 @@ class AstBuilder:
             tuple(n for n in nodes if isinstance(n, ast.Kernel)),
         )
 
-    def import_module(self, tree: Any, dotted: Any, alias: Any, *end: Any) -> ast.Import:
+    def import_module(self, tree: Any, place: Any, alias: Any, *end: Any) -> ast.Import:
         """``import a.b [as c]``."""
-        path = ".".join(dotted.children)
-        return ast.Import(self.span(dotted), path, None if alias is None else str(alias), ())
+        name = None if alias is None else self.identifier(alias)
+        module, is_file = self.visit(place)
+        return ast.Import(self.span(place), module, is_file, name, ())
 
-    def import_names(self, tree: Any, dotted: Any, *names: Any) -> ast.Import:
+    def import_names(self, tree: Any, place: Any, *names: Any) -> ast.Import:
         """``from a.b import c, d``."""
-        kept = tuple(self.identifier(n) for n in names if n.type == "NAME")
-        return ast.Import(self.span(dotted), ".".join(dotted.children), None, kept)
+        kept = self.many(n for n in names if hasattr(n, "data"))
+        module, is_file = self.visit(place)
+        return ast.Import(self.span(place), module, is_file, None, kept)
+
+    def dotted(self, tree: Any, *names: Any) -> tuple[str, bool]:
+        """``a.b``, and that it is no file."""
+        return ".".join(map(str, names)), False
+
+    def path(self, tree: Any, text: Any) -> tuple[str, bool]:
+        """``"folder/file.tk"``, and that it is a file."""
+        return str(text)[1:-1], True
+
+    def imported(self, tree: Any, name: Any, alias: Any) -> ast.ImportedName:
+        """``x [as y]``."""
+        node = self.identifier(name)
+        return ast.ImportedName(
+            self.span(tree), node, node if alias is None else self.identifier(alias)
+        )
 
     def constant(self, tree: Any, name: Any, value: Any, *end: Any) -> ast.Constant:
         """``NAME = value`` outside kernels."""
@@ -316,6 +333,10 @@ class AstBuilder:
     def subscript(self, tree: Any, base: Any, items: Any) -> ast.Subscript:
         """``x[i, :]``."""
         return ast.Subscript(self.span(tree), self.visit(base), self.many(items.children))
+
+    def whole(self, tree: Any, *parts: Any) -> ast.Slice:
+        """``:`` alone, among the places of ``x.at(i - 1, :, fill=0)``."""
+        return ast.Slice(self.span(tree), None, None, None)
 
     def slice(self, tree: Any, *parts: Any) -> ast.Slice:
         """``a:b:c``."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import NoReturn
 
 from tilec.diagnostics import did_you_mean
 from tilec.frontend import ast
 from tilec.frontend.checked import (
     Apply,
+    ArrayType,
     Axis,
     Const,
     Expr,
@@ -24,6 +26,7 @@ from tilec.frontend.checked import (
     ScalarType,
     TileType,
     ValidCount,
+    Workspace,
 )
 from tilec.frontend.expressions import Expressions
 from tilec.frontend.meet import (
@@ -36,14 +39,14 @@ from tilec.frontend.meet import (
     settle,
     weak_const,
 )
-from tilec.ir.types import BF16, BOOL, F16, F32, S32, DType
+from tilec.frontend.places import read_at
+from tilec.ir.types import BF16, BOOL, F16, F32, S32, DType, Extent
 from tilec.source import Span
 
 _NARROW = (F16, BF16)
 _LATER = frozenset(
     {
-        *("anchor", "argmax", "argmin", "assert", "exp2sub", "gather", "join", "print", "ptx"),
-        *("scan", "scatter", "static_assert", "temp"),
+        *("assert", "gather", "join", "print", "ptx", "scan", "scatter"),
     }
 )
 """Functions of the language that this version refuses."""
@@ -177,12 +180,12 @@ def call_builtin(check: Expressions, node: ast.Call) -> Expr:
     if isinstance(target, ast.Subscript):
         brackets, target = target.items, target.base
     if isinstance(target, ast.Attribute):
-        check.expression(target)  # refuses `.at` and unknown ones
+        if target.name == "at" and not brackets:
+            return read_at(check, node, target)
+        check.expression(target)  # refuses unknown ones
     if not isinstance(target, ast.Name):
         check.report.fail("not-a-function", "this cannot be called", [(target.span, "called here")])
     name = target.id
-    if name in check.functions:
-        check.report.not_yet(f"a call of `fn {name}`", node.span, "write its body here")
     if name in BUILTINS:
         keywords = dict(node.keywords)
         return BUILTINS[name](Call(check, name, node.span, brackets, node.arguments, keywords))
@@ -192,6 +195,13 @@ def call_builtin(check: Expressions, node: ast.Call) -> Expr:
             f"`{name}` says what a loop runs over",
             [(node.span, "used as a value here")],
             help=f"write `for i in {name}(...):`",
+        )
+    if name == "static_assert":
+        check.report.fail(
+            "no-value",
+            "`static_assert` gives no value",
+            [(node.span, "used as a value here")],
+            help="write it on a line of its own",
         )
     if name in _LATER:
         check.report.not_yet(f"`{name}`", node.span, f"there are {', '.join(sorted(BUILTINS))}")
@@ -371,3 +381,29 @@ def len_(call: Call) -> Expr:
     if found.type.axis.origin == "static":
         return weak_const(int(found.type.axis.size), call.span)
     return ValidCount(ScalarType(S32), call.span, found)
+
+
+@builtin
+def temp(call: Call) -> Expr:
+    """``temp[f32](P, N)``: workspace in global memory, owned by the launcher, for later phases."""
+    usage = "ws = temp[f32](M, N)` before the `parallel` loops, with dimensions or numbers"
+    dtype = call.dtype(usage)
+    if call.check.inside_parallel or not call.arguments:
+        call.fail_usage(usage)
+    extents: list[Expr] = []
+    dims: list[Extent] = []
+    for item in call.arguments:
+        found = call.check.expression(item)
+        if isinstance(found, ExtentValue):
+            dims.append(found.dim)
+        elif isinstance(found, Const) and type(found.value) is int and found.value >= 1:
+            dims.append(found.value)
+        else:
+            call.fail_usage(usage)
+        extents.append(settle(call.check.report, found))
+    kind = ArrayType(dtype, tuple(dims), "inout")
+    return call.check.let("temp", Workspace(kind, call.span, tuple(extents)))
+
+
+# The functions about rows stand in a file of their own and are found with these.
+import_module("tilec.frontend.rows")

@@ -100,12 +100,17 @@ ValueType = ScalarType | TileType | IndexType | ArrayType
 
 @dataclass(eq=False)
 class Variable:
-    """A value with a name. ``below`` is an extent that a scalar is known to stay under."""
+    """A value with a name.
+
+    Proofs about subscripts read ``value``, what an integer scalar was set to, and ``bounds``: a
+    loop's variable runs from the first and stays below the second.
+    """
 
     name: str
     type: ValueType
     span: Span
-    below: Extent | None = None
+    value: Expr | None = None
+    bounds: tuple[Expr, Expr] | None = None
 
 
 @dataclass(eq=False)
@@ -139,7 +144,7 @@ class Ref(Expr):
 
 @dataclass(eq=False)
 class Apply(Expr):
-    """An elementwise op by its name in ``math``; operands are tiles of one shape or scalars."""
+    """An elementwise op by its name in ``math``, or its whole name; operands have one shape."""
 
     op: str
     operands: tuple[Expr, ...]
@@ -193,6 +198,36 @@ class Reduction(Expr):
 
 
 @dataclass(eq=False)
+class Scanned(Expr):
+    """Each element combined with all before it along an axis."""
+
+    operand: Expr
+    axis: int
+    kind: str
+
+
+@dataclass(eq=False)
+class AnchorOf(Expr):
+    """A value a row that exponents are measured from; without ``slack`` the widest that is safe."""
+
+    running: Expr
+    scores: Expr
+    slack: float | None
+
+
+@dataclass(eq=False)
+class Positions(Expr):
+    """0, 1, 2, ... along an axis of known extent."""
+
+
+@dataclass(eq=False)
+class Workspace(Expr):
+    """An array in global memory that the launcher owns."""
+
+    extents: tuple[Expr, ...]
+
+
+@dataclass(eq=False)
 class Transposed(Expr):
     """The two axes exchanged."""
 
@@ -239,6 +274,15 @@ class Load(Expr):
 
 
 @dataclass(eq=False)
+class Gathered(Expr):
+    """Elements of an array at computed places, and ``fill`` where there is none."""
+
+    array: Variable
+    places: tuple[Expr, ...]
+    fill: Expr
+
+
+@dataclass(eq=False)
 class Statement:
     """Base of checked statements."""
 
@@ -263,6 +307,15 @@ class Store(Statement):
 
 
 @dataclass(eq=False)
+class Scatter(Statement):
+    """Elements at computed places are written; those outside the array are dropped."""
+
+    array: Variable
+    places: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(eq=False)
 class Require(Statement):
     """A condition on the launch."""
 
@@ -281,11 +334,16 @@ class Carried:
 
 @dataclass(eq=False)
 class LoopAxis:
-    """One loop variable: a tile size for an index, or 0 for a scalar, and what it runs up to."""
+    """One loop variable: a tile size for an index, or 0 for a scalar, and what it runs up to.
+
+    A range from memory also has its first index, its end, and the length of the dimension that it
+    lies in; ``extent`` is then the most indices that it has.
+    """
 
     variable: Variable
     extent: Expr
     size: Extent
+    within: tuple[Expr, Expr, Expr] | None = None
 
 
 @dataclass(eq=False)
@@ -308,6 +366,17 @@ class Loop(Statement):
 
 
 @dataclass(eq=False)
+class Repeat(Statement):
+    """An ordered loop while a condition on what it carries holds."""
+
+    test: list[Statement]
+    """What the condition needs, computed anew each time."""
+    condition: Expr
+    carried: list[Carried]
+    body: list[Statement]
+
+
+@dataclass(eq=False)
 class Merge:
     """One variable that an ``if`` leaves behind, and its value at the end of each branch."""
 
@@ -324,6 +393,14 @@ class Branch(Statement):
     then: list[Statement]
     otherwise: list[Statement]
     merges: list[Merge]
+
+
+@dataclass(eq=False)
+class Inlined(Statement):
+    """The body of the function ``name`` at a call; all in it is at the call's place."""
+
+    name: str
+    body: list[Statement]
 
 
 @dataclass

@@ -6,6 +6,7 @@ scopes are the business of ``check``. Calls are handed to ``builtins``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NoReturn
 
 from tilec.diagnostics import did_you_mean
@@ -17,13 +18,16 @@ from tilec.frontend.checked import (
     Constant,
     Expr,
     ExtentValue,
+    Let,
     Load,
     Product,
     Ref,
     Relation,
     ScalarType,
+    Statement,
     TileType,
     Transposed,
+    Variable,
 )
 from tilec.frontend.fold import fold_binary, fold_relation
 from tilec.frontend.meet import (
@@ -38,7 +42,16 @@ from tilec.frontend.meet import (
     weak_const,
     with_dtype,
 )
-from tilec.frontend.names import Binding, Broken, Meaning, Scope, SizeChoice
+from tilec.frontend.names import (
+    Binding,
+    Broken,
+    Function,
+    Library,
+    Meaning,
+    Scope,
+    SizeChoice,
+)
+from tilec.frontend.ranges import Known
 from tilec.frontend.report import Abandoned, Report
 from tilec.ir.types import BOOL, F32, DType
 from tilec.source import Span
@@ -64,11 +77,45 @@ _PRODUCT_TYPES = frozenset({"f16", "bf16"})
 class Expressions:
     """Types expressions in a scope; ``Checker`` adds statements on top."""
 
-    def __init__(self, report: Report, functions: frozenset[str]) -> None:
+    def __init__(self, report: Report) -> None:
         self.report = report
-        self.functions = functions
         self.scope = Scope()
         self.inside_parallel = False
+        self.known = Known()
+        self.block: list[Statement] = []
+        self.dims: dict[str, tuple[Variable, int]] = {}
+        """An array and its axis for each dimension that is known at launch only."""
+        self.indices: dict[str, Variable] = {}
+        """The index of each loop over tiles, by what its axes carry."""
+        self.inline: Callable[[Function, ast.Call], list[Expr]]
+        """What a call of a ``fn`` returns; the checker of statements provides it."""
+
+    def let(self, name: str, value: Expr) -> Expr:
+        """A value under a name of its own, so that it is computed once."""
+        integer = isinstance(value.type, ScalarType) and value.type.dtype.is_integer
+        variable = Variable(name, value.type, value.span, value=value if integer else None)
+        self.block.append(Let(value.span, variable, value))
+        return Ref(value.type, value.span, variable)
+
+    def readable(self, array: Variable, span: Span) -> None:
+        """Refuse to read an ``out`` array."""
+        if isinstance(array.type, ArrayType) and array.type.mode == "out":
+            self.report.fail(
+                "out-is-read",
+                f"`{array.name}` is an out parameter and is never read",
+                [(span, "read here"), (array.span, "declared here")],
+                help="declare it `inout`",
+            )
+
+    def writable(self, array: Variable, span: Span) -> None:
+        """Refuse to write an ``in`` array."""
+        if isinstance(array.type, ArrayType) and array.type.mode == "in":
+            self.report.fail(
+                "in-is-written",
+                f"`{array.name}` is an `in` parameter and is never written",
+                [(span, "written here"), (array.span, "declared here")],
+                help=f"declare it `{array.name}: out ...` or `inout`",
+            )
 
     def outside(self, span: Span, what: str) -> NoReturn:
         """Refuse what needs the iterations of a ``parallel`` around it."""
@@ -195,11 +242,15 @@ class Expressions:
             return ExtentValue(meaning.type, node.span, meaning.dim)
         if isinstance(meaning, Ref):
             return Ref(meaning.type, node.span, meaning.variable)
-        kind = "an element type" if isinstance(meaning, DType) else "a tile size"
-        assert isinstance(meaning, DType | SizeChoice)
+        kinds = {
+            DType: "an element type",
+            SizeChoice: "a tile size",
+            Function: "a function",
+            Library: "an imported file",
+        }
         self.report.fail(
             "not-a-value",
-            f"`{node.id}` is {kind}, not a value",
+            f"`{node.id}` is {kinds[type(meaning)]}, not a value",
             [(node.span, "used as a value here")],
         )
 
@@ -274,6 +325,9 @@ class Expressions:
         return weak_const(value, span)
 
     def _compare(self, node: ast.Compare) -> Expr:
+        dtypes = [self._named_dtype(operand) for operand in node.operands]
+        if len(dtypes) == 2 and None not in dtypes and node.ops[0] in ("==", "!="):
+            return weak_const((dtypes[0] == dtypes[1]) == (node.ops[0] == "=="), node.span)
         operands = [self.value(operand) for operand in node.operands]
         result: Expr | None = None
         for op, left, right in zip(node.ops, operands, operands[1:], strict=False):
@@ -282,6 +336,10 @@ class Expressions:
         assert result is not None
         result.span = node.span
         return result
+
+    def _named_dtype(self, node: ast.Expression) -> DType | None:
+        binding = self.scope.find(node.id) if isinstance(node, ast.Name) else None
+        return binding.meaning if binding and isinstance(binding.meaning, DType) else None
 
     def _relation(self, op: str, left: Expr, right: Expr, span: Span) -> Expr:
         if isinstance(left, Const) and isinstance(right, Const):
@@ -377,9 +435,78 @@ class Expressions:
     def _call(self, node: ast.Call) -> Expr:
         from tilec.frontend.builtins import call_builtin
 
-        return call_builtin(self, node)
+        function = self.function_of(node)
+        if function is None:
+            return call_builtin(self, node)
+        results = self.inline(function, node)
+        if len(results) == 1:
+            return results[0]
+        if not results:
+            self.report.fail(
+                "no-value",
+                "this call returns nothing",
+                [(node.span, "used as a value here")],
+                help="write the call on a line of its own",
+            )
+        names = ", ".join(f"x{n}" for n in range(len(results)))
+        self.report.fail(
+            "wrong-count",
+            f"this call returns {len(results)} values",
+            [(node.span, "one is needed here")],
+            help=f"name them first: `{names} = {node.span.text}`",
+        )
+
+    def function_of(self, node: ast.Call) -> Function | None:
+        """The ``fn`` that a call names; None where it names anything else."""
+        target = node.function
+        if isinstance(target, ast.Subscript):
+            target = target.base
+        meaning: Meaning | None = None
+        if isinstance(target, ast.Name):
+            binding = self.scope.find(target.id)
+            meaning = binding.meaning if binding is not None else None
+        elif isinstance(target, ast.Attribute):
+            meaning = self.library_member(target)
+        if isinstance(meaning, Broken):
+            raise Abandoned
+        return meaning if isinstance(meaning, Function) else None
+
+    def library_member(self, node: ast.Attribute) -> Meaning | None:
+        """What ``library.name`` stands for; None where there is no imported file before the dot."""
+        binding = self.scope.find(node.base.id) if isinstance(node.base, ast.Name) else None
+        if binding is None or not isinstance(binding.meaning, Library):
+            return None
+        library = binding.meaning
+        found = library.file.own.get(node.name)
+        if found is None or node.name.startswith("_"):
+            self.report.fail(
+                "unknown-name",
+                f"`{library.name}` has no `{node.name}`",
+                [(node.span, "asked for here")],
+                help=did_you_mean(node.name, library.file.public()),
+            )
+        return found.meaning
+
+    def several(self, node: ast.Expression) -> list[Expr]:
+        """The values of a tuple, or of a call that returns several."""
+        if isinstance(node, ast.Tuple):
+            return [self.expression(item) for item in node.items]
+        if isinstance(node, ast.Call):
+            function = self.function_of(node)
+            if function is not None:
+                return self.inline(function, node)
+        return [self.expression(node)]
 
     def _attribute(self, node: ast.Attribute) -> Expr:
+        member = self.library_member(node)
+        if member is not None:
+            if isinstance(member, Const):
+                return Const(member.type, node.span, member.value)
+            self.report.fail(
+                "not-a-value",
+                f"`{node.span.text}` is not a value",
+                [(node.span, "used as a value here")],
+            )
         if node.name == "T":
             base = self.value(node.base)
             axes = axes_of(base)
@@ -391,7 +518,12 @@ class Expressions:
                 )
             return Transposed(TileType(dtype_of(base), axes[::-1]), node.span, base)
         if node.name == "at":
-            self.report.not_yet("`.at(...)`", node.span, "use subscripts that stay in range")
+            self.report.fail(
+                "not-a-value",
+                "`.at` is called with places",
+                [(node.span, "used as a value here")],
+                help=f"write `{node.span.text}(..., fill=0)`",
+            )
         self.report.fail(
             "unknown-attribute",
             f"nothing is called `.{node.name}`",
@@ -400,19 +532,16 @@ class Expressions:
         )
 
     def _subscript(self, node: ast.Subscript) -> Expr:
-        from tilec.frontend.subscripts import insert_axes, selection
+        from tilec.frontend.places import gathered
+        from tilec.frontend.subscripts import has_places, insert_axes, selection
 
         base = self.expression(node.base)
         if isinstance(base.type, ArrayType):
             assert isinstance(base, Ref)
-            if base.type.mode == "out":
-                self.report.fail(
-                    "out-is-read",
-                    f"`{base.variable.name}` is an out parameter and is never read",
-                    [(node.span, "read here"), (base.variable.span, "declared here")],
-                    help="declare it `inout`",
-                )
+            self.readable(base.variable, node.span)
             subscripts, axes = selection(self, base.variable, node)
+            if has_places(subscripts):
+                return gathered(self, base.variable, subscripts, None, node.span)
             dtype = base.type.dtype
             kind = TileType(dtype, axes) if axes else ScalarType(dtype)
             return Load(kind, node.span, base.variable, subscripts)

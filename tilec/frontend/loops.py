@@ -8,6 +8,8 @@ pins are multiples of 16, the step of the tensor cores' shapes and of memory tra
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from tilec.diagnostics import did_you_mean
 from tilec.frontend import ast
 from tilec.frontend.checked import (
@@ -18,12 +20,13 @@ from tilec.frontend.checked import (
     ExtentValue,
     IndexType,
     LoopAxis,
+    Ref,
     ScalarType,
     Variable,
 )
 from tilec.frontend.expressions import Expressions
 from tilec.frontend.meet import axes_of, elements, settle
-from tilec.frontend.names import SizeChoice
+from tilec.frontend.names import Binding, Scope, SizeChoice
 from tilec.ir.types import S32, Extent
 from tilec.source import Span
 
@@ -70,10 +73,18 @@ class LoopAxes:
             )
         if len(node.names) != len(call.arguments):
             self._count_differs(node, call, len(call.arguments))
-        return tuple(
-            self._grid_axis(name, item)
-            for name, item in zip(node.names, call.arguments, strict=True)
-        )
+        # An axis may depend on those before it: the range of rows of the group at hand.
+        outer, self.check.scope = self.check.scope, Scope(self.check.scope)
+        axes: list[LoopAxis] = []
+        try:
+            for name, item in zip(node.names, call.arguments, strict=True):
+                axes.append(self._grid_axis(name, item))
+                variable = axes[-1].variable
+                ref = Ref(variable.type, variable.span, variable)
+                self.check.scope.bind(name.id, Binding(ref, name.span, rebindable=False))
+        finally:
+            self.check.scope = outer
+        return tuple(axes)
 
     def _grid_axis(self, name: ast.Name, item: ast.Expression) -> LoopAxis:
         called = item.function if isinstance(item, ast.Call) else None
@@ -97,12 +108,8 @@ class LoopAxes:
 
     def scalar(self, name: ast.Name, extent: Expr) -> LoopAxis:
         """A loop variable that is a single index below ``extent``."""
-        below: Extent | None = None
-        if isinstance(extent, ExtentValue):
-            below = extent.dim
-        elif isinstance(extent, Const):
-            below = int(extent.value)
-        variable = Variable(name.id, ScalarType(S32), name.span, below)
+        zero = Const(ScalarType(S32), name.span, 0)
+        variable = Variable(name.id, ScalarType(S32), name.span, bounds=(zero, extent))
         return LoopAxis(variable, extent, 0)
 
     def _count(self, node: ast.Expression) -> Expr:
@@ -137,17 +144,16 @@ class LoopAxes:
                 [(step.span, "this is not")],
             )
         axis = self.scalar(name, counts[0] if len(counts) == 1 else counts[1])
-        if not (isinstance(start, Const) and start.value >= 0):
-            axis.variable.below = None
+        axis.variable.bounds = (start, axis.extent)
         return axis, start, step
 
     def tiles(self, name: ast.Name, call: ast.Call) -> LoopAxis:
         """A loop variable that is the index of one tile after the other."""
         report = self.check.report
         keys = [key for key, _ in call.keywords]
+        if "max" in keys:
+            return self._range_of_tiles(name, call)
         if len(call.arguments) not in (1, 2) or keys not in ([], ["tune"]):
-            if "max" in keys:
-                report.not_yet("`tiles` over a run-time range", call.span, "loop over a dimension")
             self._bad_tiles(call.span)
         extent = self.check.expression(call.arguments[0])
         run_over: Extent
@@ -163,9 +169,49 @@ class LoopAxes:
                 "loop over a dimension of an array, as in `tiles(M)`",
             )
         size = self._size(name, call)
+        variable = self._index(name, size, run_over, call.span)
+        return LoopAxis(variable, extent, size)
+
+    def _index(self, name: ast.Name, size: str, run_over: Extent, span: Span) -> Variable:
+        """The variable of a loop over tiles: an index that no other loop has."""
         self.count += 1
-        axis = Axis(size, run_over, f"{name.id}#{self.count}", call.span)
-        return LoopAxis(Variable(name.id, IndexType(axis), name.span), extent, size)
+        axis = Axis(size, run_over, f"{name.id}#{self.count}", span)
+        variable = Variable(name.id, IndexType(axis), name.span)
+        self.check.indices[axis.origin] = variable
+        return variable
+
+    def _range_of_tiles(self, name: ast.Name, call: ast.Call) -> LoopAxis:
+        """``tiles(lo, hi, max=L, of=N)``: the indices from lo up to hi, at most L, inside N."""
+        keywords = dict(call.keywords)
+        if len(call.arguments) != 2 or keywords.keys() - {"max", "of", "size"}:
+            self._bad_range(call.span)
+        most = self.check.expression(keywords["max"])
+        whole = self.check.expression(keywords["of"]) if "of" in keywords else most
+        if not isinstance(whole, ExtentValue):
+            self._bad_range(keywords.get("of", keywords["max"]).span)
+        if not isinstance(most, ExtentValue) and (
+            not isinstance(most, Const) or type(most.value) is not int or most.value < 1
+        ):
+            self._bad_range(keywords["max"].span)
+        outside, self.check.inside_parallel = self.check.inside_parallel, True
+        try:
+            lower, upper = (self._count(a) for a in call.arguments)
+        finally:
+            self.check.inside_parallel = outside
+        size = self._symbol(name.id)
+        if "size" in keywords:
+            self.kernel.pins[size[1:]] = self.tile_size(keywords["size"])
+        variable = self._index(name, size, whole.dim, call.span)
+        most = settle(self.check.report, most)
+        return LoopAxis(variable, most, size, (lower, upper, whole))
+
+    def _bad_range(self, span: Span) -> NoReturn:
+        self.check.report.fail(
+            "wrong-arguments",
+            "a range of tiles says where it ends, how long it may be, and of what it is a part",
+            [(span, "asked for here")],
+            help="write `tiles(lo, hi, max=N)`, or `tiles(lo, hi, max=512, of=N)`, N a dimension",
+        )
 
     def _bad_tiles(self, span: Span) -> None:
         self.check.report.fail(

@@ -14,7 +14,7 @@ from tilec.frontend import checked as c
 from tilec.frontend.check import no_such_kernel
 from tilec.ir.core import Builder, Kernel, Loc, Module, Op, Region, Value
 from tilec.ir.levels import flow, math, tile
-from tilec.ir.types import Array, DType, Index, Scalar, Tile, Type
+from tilec.ir.types import S32, Array, DType, Index, Scalar, Tile, Type
 from tilec.source import Span
 
 
@@ -40,6 +40,10 @@ def ir_type(type: c.ValueType) -> Type:
             return Array(type.dtype, type.dims, type.mode)
 
 
+WIDEST_SLACK = 64.0
+"""Weights up to 2 to this power can be summed in f32: sums of 2^60 of them are finite."""
+
+
 class _Lowering:
     """Builds one kernel; ``values`` says which IR value each variable is."""
 
@@ -48,6 +52,8 @@ class _Lowering:
         self.values: dict[c.Variable, Value[Any]] = {}
         self.build = Builder(Region())
         self.extents: dict[str, Value[Any]] = {}
+        self.call: Span | None = None
+        """The call in the kernel itself whose function is being lowered."""
 
     def kernel(self) -> Kernel:
         """The kernel with its parameters, launch facts and pinned choices."""
@@ -71,8 +77,9 @@ class _Lowering:
     # Building -------------------------------------------------------------------------------
 
     def add(self, op: Any, span: Span, name: str = "") -> Any:
-        """Append an op at a place of the source."""
-        op.loc = Loc(span.line, span.column)
+        """Append an op at a place of the kernel's own file: inside a call, that of the call."""
+        place = self.call or span
+        op.loc = Loc(place.line, place.column)
         return self.build.add(op, name)
 
     def block(self, body: list[c.Statement], region: Region) -> None:
@@ -106,6 +113,10 @@ class _Lowering:
                 subscripts = self.several(node.subscripts)
                 value = self.expression(node.value)
                 self.add(tile.Store(self.values[node.array], value, subscripts), node.span)
+            case c.Scatter():
+                self.scatter(node)
+            case c.Repeat():
+                self.repeat(node)
             case c.Require():
                 self.add(tile.Require(self.expression(node.condition)), node.span)
             case c.Parallel():
@@ -114,13 +125,37 @@ class _Lowering:
                 self.loop(node)
             case c.Branch():
                 self.branch(node)
+            case c.Inlined():
+                outer, self.call = self.call, self.call or node.span
+                self.statements(node.body)
+                self.call = outer
             case _:
                 raise TypeError(f"{type(node).__name__} has no lowering")
 
     def loop_argument(self, region: Region, axis: c.LoopAxis) -> None:
         """The region's argument that is the loop's variable."""
         variable = axis.variable
-        self.values[variable] = region.add_arg(ir_type(variable.type), variable.name)
+        if axis.within is None:
+            self.values[variable] = region.add_arg(ir_type(variable.type), variable.name)
+            return
+        most = axis.extent
+        extent = most.dim if isinstance(most, c.ExtentValue) else int(_constant(most))
+        self.values[variable] = region.add_arg(Index(axis.size, extent), f"{variable.name}_tile")
+
+    def cut(self, axis: c.LoopAxis, bounds: tuple[Value[Any], Value[Any]] | None = None) -> None:
+        """Move the tile of a range from memory to its place."""
+        if axis.within is None:
+            return
+        lower, upper = bounds or self.several(axis.within[:2])
+        whole, variable = self.expression(axis.within[2]), axis.variable
+        if bounds is None:
+            most = self.expression(axis.extent)
+            end = self.add(math.Add(lower, most), variable.span).out
+            upper = self.add(math.Min(upper, end), variable.span).out
+        assert isinstance(variable.type, c.IndexType)
+        index = self.values[variable]
+        op = tile.Within(index, lower, upper, whole, of=variable.type.axis.extent)
+        self.values[variable] = self.add(op, variable.span, variable.name).out
 
     def parallel(self, node: c.Parallel) -> None:
         """A grid."""
@@ -128,6 +163,9 @@ class _Lowering:
         region = Region()
         for axis in node.axes:
             self.loop_argument(region, axis)
+        with self.build.inside(region):
+            for axis in node.axes:
+                self.cut(axis)
         self.block(node.body, region)
         sizes = tuple(axis.size for axis in node.axes)
         self.add(tile.Parallel(extents, sizes, region), node.span)
@@ -140,7 +178,7 @@ class _Lowering:
             initial.name = initial.name or item.current.name
             self.values[item.current] = self.values[item.final] = initial
         init = tuple(self.values[item.current] for item in carried)
-        limit = self.expression(node.axis.extent)
+        limit, within = self.limit(node)
         over_tiles = node.axis.size != 0
         bounds = [] if over_tiles else [self.expression(node.start), self.expression(node.step)]
         region = Region()
@@ -148,6 +186,8 @@ class _Lowering:
         for item in carried:
             type_ = ir_type(item.current.type)
             self.values[item.current] = region.add_arg(type_, item.current.name)
+        with self.build.inside(region):
+            self.cut(node.axis, within)
         self.block(node.body, region)
         self.finish(region, [item.last for item in carried], node.span)
         op: Any
@@ -159,6 +199,85 @@ class _Lowering:
         for item, final in zip(carried, op.finals, strict=True):
             final.name = item.final.name
             self.values[item.final] = final
+
+    def limit(self, node: c.Loop) -> tuple[Value[Any], tuple[Value[Any], Value[Any]] | None]:
+        """How far a loop runs, and the bounds of its range if it comes from memory."""
+        extent = self.expression(node.axis.extent)
+        if node.axis.within is None:
+            return extent, None
+        lower, upper = self.several(node.axis.within[:2])
+        length = self.add(math.Sub(upper, lower), node.span).out
+        length = self.add(math.Min(length, extent), node.span).out
+        end = self.add(math.Add(lower, length), node.span).out
+        return length, (lower, end)
+
+    def repeat(self, node: c.Repeat) -> None:
+        """A loop while a condition holds."""
+        carried = [item for item in node.carried if not _is_unchanged(item)]
+        for item in node.carried:
+            initial = self.expression(item.initial)
+            initial.name = initial.name or item.current.name
+            self.values[item.current] = self.values[item.final] = initial
+        init = tuple(self.values[item.current] for item in carried)
+        regions = (Region(), Region())
+        for region, body, ends in (
+            (regions[0], node.test, [node.condition]),
+            (regions[1], node.body, [item.last for item in carried]),
+        ):
+            for item in carried:
+                type_ = ir_type(item.current.type)
+                self.values[item.current] = region.add_arg(type_, item.current.name)
+            self.block(body, region)
+            self.finish(region, ends, node.span)
+        op = flow.While(init, test=regions[0], body=regions[1])
+        self.add(op, node.span)
+        for item, final in zip(carried, op.finals, strict=True):
+            final.name = item.final.name
+            self.values[item.final] = final
+
+    def inside_of(self, array: c.Variable, places: Sequence[Value[Any]], span: Span) -> Value[Any]:
+        """Whether scalar places lie inside an array."""
+        zero = self.add(math.Constant(0, Scalar(S32)), span).out
+        total: Value[Any] | None = None
+        for axis, place in enumerate(places):
+            extent = self.add(tile.ExtentOf(self.values[array], axis), span).out
+            above = self.add(math.Compare(place, zero, relation="ge"), span).out
+            below = self.add(math.Compare(place, extent, relation="lt"), span).out
+            both = self.add(math.And(above, below), span).out
+            total = both if total is None else self.add(math.And(total, both), span).out
+        assert total is not None
+        return total
+
+    def scatter(self, node: c.Scatter) -> None:
+        """A store at computed places; of one element, a store behind a test."""
+        array, places = self.values[node.array], self.several(node.places)
+        value = self.expression(node.value)
+        if isinstance(value.type, Tile):
+            self.add(tile.Scatter(array, value, places), node.span)
+            return
+        inside = self.inside_of(node.array, places, node.span)
+        then = Region()
+        with self.build.inside(then):
+            self.add(tile.Store(array, value, places), node.span)
+        self.add(flow.If(inside, types=(), then=then, otherwise=Region()), node.span)
+
+    def gathered(self, node: c.Gathered) -> Value[Any]:
+        """A read at computed places; of one element, a read behind a test."""
+        array, places = self.values[node.array], self.several(node.places)
+        fill = self.expression(node.fill)
+        if isinstance(node.type, c.TileType):
+            found: Value[Any] = self.add(tile.Gather(array, fill, places), node.span).out
+            return found
+        inside = self.inside_of(node.array, places, node.span)
+        then, otherwise = Region(), Region()
+        with self.build.inside(then):
+            read = self.add(tile.Load(array, places), node.span).out
+            self.add(flow.Yield((read,)), node.span)
+        with self.build.inside(otherwise):
+            self.add(flow.Yield((fill,)), node.span)
+        op = flow.If(inside, types=(fill.type,), then=then, otherwise=otherwise)
+        self.add(op, node.span)
+        return op.out[0]
 
     def branch(self, node: c.Branch) -> None:
         """A run-time choice."""
@@ -190,6 +309,8 @@ class _Lowering:
                 return self.values[node.variable]
             case c.ExtentValue():
                 return self.extents[node.dim]
+            case c.Gathered():
+                return self.gathered(node)
             case _:
                 result: Value[Any] = self.add(self.op(node), node.span).results[0]
                 return result
@@ -205,7 +326,8 @@ class _Lowering:
             case c.Const():
                 return math.Constant(node.value, kind)
             case c.Apply():
-                cls: Any = Op.registry[f"math.{node.op}"]
+                name = node.op if "." in node.op else f"math.{node.op}"
+                cls: Any = Op.registry[name]
                 op: Op = cls(*self.several(node.operands))
                 return op
             case c.Relation():
@@ -221,6 +343,16 @@ class _Lowering:
                 return math.Broadcast(self.expression(node.operand), kind)
             case c.Reduction():
                 return math.Reduce(self.expression(node.operand), node.axis, node.kind, kind)
+            case c.Scanned():
+                return tile.Scan(self.expression(node.operand), node.axis, node.kind)
+            case c.AnchorOf():
+                running, scores = self.expression(node.running), self.expression(node.scores)
+                slack = WIDEST_SLACK if node.slack is None else node.slack
+                return tile.Anchor(running, scores, slack=slack)
+            case c.Positions():
+                return tile.Positions(kind)
+            case c.Workspace():
+                return tile.Temp(self.several(node.extents), kind)
             case c.Transposed():
                 return tile.Transpose(self.expression(node.operand))
             case c.Product():
@@ -245,6 +377,11 @@ class _Lowering:
             zero = c.Const(c.ScalarType(_dtype(node)), node.span, 0.0)
             start = c.Fill(node.type, node.span, zero)
         return tile.Dot(left, right, self.expression(start))
+
+
+def _constant(node: c.Expr) -> c.Constant:
+    assert isinstance(node, c.Const)
+    return node.value
 
 
 def _dtype(node: c.Expr) -> DType:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tilec.frontend import ast
 from tilec.frontend.checked import Const, Expr, ExtentValue
 from tilec.ir.types import DType
 from tilec.source import Span
@@ -25,8 +26,24 @@ class Broken:
     """A name whose value was refused; using it says nothing more."""
 
 
-Meaning = Expr | Const | ExtentValue | DType | SizeChoice | Broken
-"""A run-time value, a compile-time number, a dimension, an element type, or a size."""
+@dataclass(frozen=True)
+class Function:
+    """A ``fn``, and the scope of the file that it stands in, where its body finds its names."""
+
+    node: ast.Function
+    file: Scope
+
+
+@dataclass(frozen=True)
+class Library:
+    """The names of an imported file."""
+
+    name: str
+    file: Scope
+
+
+Meaning = Expr | Const | ExtentValue | DType | SizeChoice | Function | Library | Broken
+"""A run-time value, a compile-time number, a dimension, an element type, a size, or code."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +104,10 @@ class Scope:
     def ended_at(self, name: str) -> Span | None:
         """Where a name was bound in a block that has ended."""
         return next((s.ended[name] for s in self.chain() if name in s.ended), None)
+
+    def public(self) -> list[str]:
+        """The names of a file that others may import."""
+        return [name for name in self.own if not name.startswith("_")]
 
     def known(self) -> list[str]:
         """All names that have a meaning here."""

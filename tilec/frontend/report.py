@@ -22,6 +22,8 @@ class Report:
 
     def __init__(self) -> None:
         self.errors: list[Diagnostic] = []
+        self.context: list[Label] = []
+        """The calls and imports under way, outermost first; errors inside them show these too."""
 
     def error(
         self,
@@ -32,9 +34,17 @@ class Report:
         help: str = "",
     ) -> None:
         """Record something wrong and go on."""
-        found = Diagnostic(code, message, tuple(labels), tuple(notes), help)
-        if found not in self.errors:
+        shown = {span for span, _ in labels}
+        around = [label for label in reversed(self.context) if label[0] not in shown]
+        found = Diagnostic(code, message, (*labels, *around), tuple(notes), help)
+        if not any(self._is_told(found, known) for known in self.errors):
             self.errors.append(found)
+
+    def _is_told(self, found: Diagnostic, known: Diagnostic) -> bool:
+        """Whether the same has been said; of a function that is called often, by any call."""
+        if not self.context:
+            return found == known
+        return (found.code, found.message, found.span) == (known.code, known.message, known.span)
 
     def fail(
         self,

@@ -26,7 +26,7 @@ from tilec.frontend.names import Binding, Broken
 from tilec.frontend.report import Abandoned
 from tilec.ir.types import DTYPES, S32, DType, Extent
 
-_KINDS = ("dtype", "int", "bool", "float")
+KINDS = ("dtype", "int", "bool", "float")
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -90,12 +90,12 @@ def _comptime_value(
     check: Expressions, item: ast.ComptimeParameter, bindings: Mapping[str, object]
 ) -> Constant | DType:
     kind, name = item.kind.id, item.name.id
-    if kind not in _KINDS:
+    if kind not in KINDS:
         check.report.fail(
             "bad-parameter",
             f"`{kind}` is no kind of compile-time parameter",
             [(item.kind.span, "declared here")],
-            help=did_you_mean(kind, _KINDS) or f"there are {', '.join(_KINDS)}",
+            help=did_you_mean(kind, KINDS) or f"there are {', '.join(KINDS)}",
         )
     if name in bindings:
         value = convert_binding(kind, bindings[name])

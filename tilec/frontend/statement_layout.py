@@ -139,7 +139,10 @@ def _set_space(first: Leaf, before: Leaf | None, token: Leaf, around: str) -> No
     """Decide about the space before a token, and whether it is an operator between two values."""
     is_binary = before is not None and before.type in ENDS_OPERAND
     token.strength = _BINARY.get(token.type, 0) if is_binary else 0
-    if before is None or token.type in ("COMMA", "DOT") or before.type in ("LPAR", "LSQB", "DOT"):
+    if before is None or token.type == "COMMA" or before.type in ("LPAR", "LSQB", "DOT"):
+        return
+    if token.type == "DOT":
+        token.space = before.type == "INTEGER"  # `1.` is a float
         return
     is_sign = before.type == "TILDE" or (before.type == "SIGN" and not before.strength)
     hugs_equal = around == "call" or first.type == "SCHEDULE"

@@ -22,12 +22,14 @@ from tilec.frontend.checked import (
     Merge,
     Parallel,
     Ref,
+    Repeat,
     Require,
     ScalarType,
     Statement,
     Variable,
 )
 from tilec.frontend.choices import chosen
+from tilec.frontend.functions import Calls, only_values, static_assert
 from tilec.frontend.loops import LoopAxes, iterable_call
 from tilec.frontend.meet import axes_of, is_weak, settle
 from tilec.frontend.names import Binding, Broken, Scope, SizeChoice
@@ -54,9 +56,11 @@ def assigned_names(body: tuple[ast.Statement, ...]) -> Iterator[str]:
 class Checker(Assignments):
     """Checks one kernel: statements on top of expressions."""
 
-    def __init__(self, report: Report, functions: frozenset[str], outer: Scope) -> None:
-        super().__init__(report, functions)
+    def __init__(self, report: Report, outer: Scope) -> None:
+        super().__init__(report)
         self.scope = Scope(outer)
+        self.calls = Calls(self)
+        self.inline = self.calls.call
         self.loops: LoopAxes
         self.checked: CheckedKernel
         self.launch: Span | None = None
@@ -65,6 +69,7 @@ class Checker(Assignments):
         """A whole kernel."""
         self.checked = bind_signature(self, node, bindings)
         self.loops = LoopAxes(self, self.checked)
+        self.dims = self.checked.dims
         self.statements(node.body)
         self.checked.body = self.block
         if self.launch is None and not self.report.errors:
@@ -78,12 +83,23 @@ class Checker(Assignments):
 
     def statements(self, body: tuple[ast.Statement, ...]) -> None:
         """A block in the current scope."""
-        for node in body:
+        for place, node in enumerate(body):
             try:
                 self.statement(node)
             except Abandoned:
+                if self.calls.inside is not None:
+                    self.calls.inside.failed = True
                 for name in assigned_names((node,)):
                     self._break(name, node.span)
+            if self.calls.inside is not None and self.calls.inside.results is not None:
+                if isinstance(node, ast.Return) and place + 1 < len(body):
+                    self.report.error(
+                        "after-return",
+                        "nothing after a `return` is ever computed",
+                        [(body[place + 1].span, "this stands after it"), (node.span, "here")],
+                        help="leave it away",
+                    )
+                return
 
     def _break(self, name: str, span: Span) -> None:
         owner = self.scope.owner(name)
@@ -93,6 +109,8 @@ class Checker(Assignments):
 
     def statement(self, node: ast.Statement) -> None:
         """One statement."""
+        if self.calls.inside is not None:
+            only_values(self, node)
         match node:
             case ast.Assign():
                 self.assign(node)
@@ -111,24 +129,34 @@ class Checker(Assignments):
             case ast.Pass():
                 pass
             case ast.Bare():
-                self.expression(node.value)
-                self.report.fail(
-                    "no-effect",
-                    "this value is not used",
-                    [(node.span, "computed here")],
-                    help="give it a name, or store it: `c[i, j] = ...`",
-                )
+                self._bare(node)
             case ast.Return():
-                self.report.fail(
-                    "kernel-returns",
-                    "a kernel returns nothing",
-                    [(node.span, "returned here")],
-                    help="store the result in an `out` parameter",
-                )
+                self.calls.returns(node)
             case ast.While():
-                self.report.not_yet("`while`", node.span, "loop over `tiles(...)` or `range(n)`")
+                self._while(node)
             case _:
                 self.report.not_yet("`strict:`", node.span, "leave it away")
+
+    def _bare(self, node: ast.Bare) -> None:
+        """A line that is no assignment: a call for its stores or its checks."""
+        call = node.value
+        if isinstance(call, ast.Call):
+            if isinstance(call.function, ast.Name) and call.function.id == "static_assert":
+                static_assert(self, call)
+                return
+            function = self.function_of(call)
+            if function is None:
+                self.expression(call)
+            elif not self.inline(function, call):
+                return
+        else:
+            self.expression(call)
+        self.report.fail(
+            "no-effect",
+            "this value is not used",
+            [(node.span, "computed here")],
+            help="give it a name, or store it: `c[i, j] = ...`",
+        )
 
     # Loops ----------------------------------------------------------------------------------
 
@@ -151,17 +179,15 @@ class Checker(Assignments):
             self._ordered(node, *self.loops.range(node, call))
 
     def _parallel(self, node: ast.For, axes: tuple[LoopAxis, ...]) -> None:
-        if self.inside_parallel or self.scope.outer is None or self.launch is not None:
-            where = "inside another" if self.inside_parallel else "after another"
-            labels = [(node.span, f"this one stands {where}")]
+        if self.inside_parallel:
+            labels = [(node.span, "this one stands inside another")]
             if self.launch is not None:
                 labels.append((self.launch, "the other one"))
-            instead = "name all axes in one `parallel(...)`, or write another kernel"
             self.report.fail(
-                "not-in-this-version",
-                "a kernel of this version has one `parallel` loop, at its top level",
+                "parallel-inside",
+                "`parallel` loops are launches, and stand at the top level of a kernel",
                 labels,
-                help=instead,
+                help="name all axes in one `parallel(...)`, or put one loop after the other",
             )
         self.launch = node.span
         self.inside_parallel = True
@@ -208,7 +234,16 @@ class Checker(Assignments):
         return state
 
     def _ordered(self, node: ast.For, axis: LoopAxis, start: Expr, step: Expr) -> None:
-        state = self._outer_state(node.body)
+        carried, state = self._enter(node, node.body)
+        body = self._block(node.body, (axis,))
+        self._leave(carried, state)
+        self.block.append(Loop(node.span, axis, start, step, carried, body))
+
+    def _enter(
+        self, node: ast.Statement, body: tuple[ast.Statement, ...]
+    ) -> tuple[list[Carried], list[tuple[str, Scope, Binding]]]:
+        """What a loop carries; the names stand for their current values from here on."""
+        state = self._outer_state(body)
         carried: list[Carried] = []
         for name, owner, known in state:
             assert isinstance(known.meaning, Expr)
@@ -218,14 +253,29 @@ class Checker(Assignments):
             ref = Ref(current.type, span, current)
             carried.append(Carried(known.meaning, current, ref, final))
             owner.bind(name, Binding(ref, known.span))
-        body = self._block(node.body, (axis,))
+        return carried, state
+
+    def _leave(self, carried: list[Carried], state: list[tuple[str, Scope, Binding]]) -> None:
+        """After a loop the names stand for their last values."""
         for (name, owner, known), item in zip(state, carried, strict=True):
             last = owner.own[name].meaning
             if isinstance(last, Expr):
                 item.last = last
             ref = Ref(item.final.type, item.final.span, item.final)
             owner.bind(name, Binding(ref, known.span))
-        self.block.append(Loop(node.span, axis, start, step, carried, body))
+
+    def _while(self, node: ast.While) -> None:
+        if not self.inside_parallel:
+            self.outside(node.span, "a loop")
+        carried, ends = self._enter(node, node.body)
+        outer, self.block = self.block, []
+        try:
+            condition = self.condition(node.condition, "`while`")
+        finally:
+            test, self.block = self.block, outer
+        body = self._block(node.body)
+        self._leave(carried, ends)
+        self.block.append(Repeat(node.span, test, condition, carried, body))
 
     # Conditions -----------------------------------------------------------------------------
 
@@ -281,6 +331,7 @@ class Checker(Assignments):
         condition = self.condition(node.condition, "`require`")
         if not isinstance(condition, Const):
             self.block.append(Require(node.span, condition))
+            self.known.assume(condition)
         elif not condition.value:
             self.report.fail(
                 "require-fails",

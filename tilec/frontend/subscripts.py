@@ -1,29 +1,30 @@
 """Subscripts: elements of arrays, each proved in range, and axes inserted into tiles.
 
 A subscript is in range when it is the index of a loop over that very extent, ``:``, a number
-below a known extent, or a scalar known to stay below it. Nothing else is accepted.
+below a known extent, or an integer that ``ranges`` proves to stay inside. Nothing else is accepted
+but through ``.at``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NoReturn
 
 from tilec.frontend import ast
 from tilec.frontend.checked import (
     ArrayType,
     Axis,
-    Const,
     Expand,
     Expr,
     IndexType,
-    Ref,
     TileType,
     Variable,
     WholeAxis,
 )
 from tilec.frontend.expressions import Expressions
 from tilec.frontend.meet import axes_of, dtype_of, elements, settle
-from tilec.ir.types import Extent
+from tilec.ir.types import S32, Extent
+from tilec.source import Span
 
 
 def selection(
@@ -33,49 +34,75 @@ def selection(
     assert isinstance(array.type, ArrayType)
     if not check.inside_parallel:
         check.outside(node.span, "an element of an array")
-    dims = array.type.dims
-    if len(node.items) != len(dims):
-        check.report.fail(
-            "wrong-rank",
-            f"`{array.name}` has {len(dims)} axes and gets {len(node.items)} subscripts",
-            [(node.span, f"{len(node.items)} here"), (array.span, f"{len(dims)} here")],
-            help="`:` selects a whole axis",
-        )
+    check_rank(check, array, len(node.items), node.span)
     chosen = [_one_subscript(check, array, n, item) for n, item in enumerate(node.items)]
+    if has_places(chosen):
+        chosen = [as_places(check, array, found) for found in chosen]
     axes = tuple(e.type.axis for e in chosen if isinstance(e.type, IndexType))
     return tuple(chosen), axes
+
+
+def check_rank(check: Expressions, array: Variable, given: int, span: Span) -> None:
+    """Refuse another number of subscripts than the array has axes."""
+    assert isinstance(array.type, ArrayType)
+    dims = array.type.dims
+    if given != len(dims):
+        check.report.fail(
+            "wrong-rank",
+            f"`{array.name}` has {len(dims)} axes and gets {given} subscripts",
+            [(span, f"{given} here"), (array.span, f"{len(dims)} here")],
+            help="`:` selects a whole axis",
+        )
+
+
+def has_places(subscripts: Sequence[Expr]) -> bool:
+    """Whether some subscript is a tile of places, not an index or a number."""
+    return any(isinstance(s.type, TileType) for s in subscripts)
+
+
+def as_places(check: Expressions, array: Variable, found: Expr) -> Expr:
+    """A subscript as ``s32`` places."""
+    found = settle(check.report, elements(check.report, found))
+    dtype = dtype_of(found)
+    if dtype != S32:
+        check.report.fail(
+            "wrong-element-type",
+            "places are s32 numbers",
+            [(found.span, f"this is {dtype}"), (array.span, f"a place of `{array.name}`")],
+            help=f"write `cast[s32]({found.span.text})`" if dtype.is_integer else "",
+        )
+    return found
+
+
+def whole_axis(check: Expressions, array: Variable, axis: int, item: ast.Slice) -> Expr:
+    """The subscript ``:``."""
+    assert isinstance(array.type, ArrayType)
+    extent = array.type.dims[axis]
+    if item.start or item.stop or item.step:
+        check.report.not_yet("a slice with bounds", item.span, "loop over `tiles(...)`")
+    whole = Axis.static(extent) if isinstance(extent, int) else Axis.whole(extent)
+    return WholeAxis(IndexType(whole), item.span, array, axis)
 
 
 def _one_subscript(check: Expressions, array: Variable, axis: int, item: ast.Expression) -> Expr:
     assert isinstance(array.type, ArrayType)
     extent = array.type.dims[axis]
     if isinstance(item, ast.Slice):
-        if item.start or item.stop or item.step:
-            check.report.not_yet("a slice with bounds", item.span, "loop over `tiles(...)`")
-        whole = Axis.static(extent) if isinstance(extent, int) else Axis.whole(extent)
-        return WholeAxis(IndexType(whole), item.span, array, axis)
+        return whole_axis(check, array, axis, item)
     found = check.expression(item)
     if isinstance(found.type, IndexType):
         if found.type.axis.extent != extent:
             _other_extent(check, array, axis, found, found.type.axis)
         return found
     if isinstance(found.type, TileType):
+        if dtype_of(found).is_integer and check.known.inside(found, extent):
+            return found
         _not_in_range(check, array, extent, found, "computed indices may leave the array")
     found = settle(check.report, elements(check.report, found))
     check.need(found, "integer", "a subscript")
-    if not _is_in_range(found, extent):
+    if not check.known.inside(found, extent):
         _not_in_range(check, array, extent, found, f"nothing proves 0 <= it < {extent}")
     return found
-
-
-def _is_in_range(found: Expr, extent: Extent) -> bool:
-    if isinstance(found, Const):
-        return isinstance(extent, int) and 0 <= found.value < extent
-    if isinstance(found, Ref):
-        below = found.variable.below
-        both = isinstance(below, int) and isinstance(extent, int)
-        return below == extent or (both and below <= extent)  # type: ignore[operator]
-    return False
 
 
 def _not_in_range(
@@ -86,7 +113,7 @@ def _not_in_range(
         f"this subscript of `{array.name}` may be out of range",
         [(found.span, why), (array.span, f"the axis has extent {extent}")],
         notes=["a subscript is in range when it comes from a loop over that very extent"],
-        help="`array.at(..., fill=0)` will do this; it is not in this version",
+        help=f"`{array.name}.at(..., fill=0)` reads outside as 0",
     )
 
 
