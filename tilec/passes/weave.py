@@ -6,7 +6,8 @@ of a whole tile's length: fewer registers, and instructions of several pipes mix
 needs and is not elementwise (constants, broadcasts, slices, coordinates) moves before it where
 nothing in the stretch makes it.
 
-Short tiles gain nothing and are left alone.
+Short work gains nothing and is left alone: tiles of fewer than 16 elements a thread, and stretches
+of fewer than two ops. Where nothing is woven, nothing moves.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tilec.passes.base import Context, tile_pass
 LEAST_ELEMENTS = 16
 """Elements a thread from which on the order of a tile's instructions matters."""
 LEAST_OPS = 2
+"""Ops from which on a stretch has an intermediate whose life can be shortened."""
 
 _LEAD = (math.Constant, math.Expand, math.Squeeze, math.Broadcast, cta.Coordinates, cta.Slice)
 
@@ -37,11 +39,13 @@ def _weavable(op: Op) -> bool:
     return _elements(op.results[0]) >= LEAST_ELEMENTS
 
 
-def _close(run: list[Op], uses: dict[Value[Any], list[Op]], into: list[Op]) -> int:
-    """Append a stretch, woven if it is worth it; 1 if it was."""
+def _close(stretch: list[Op], uses: dict[Value[Any], list[Op]], into: list[Op]) -> int:
+    """Append a stretch, woven behind what it needs if it is worth it; 1 if it was."""
+    run = [op for op in stretch if _weavable(op)]
     if len(run) < LEAST_OPS:
-        into.extend(run)
+        into.extend(stretch)
         return 0
+    into.extend(op for op in stretch if not _weavable(op))
     inside = set(run)
     out = [
         value
@@ -66,25 +70,26 @@ def _close(run: list[Op], uses: dict[Value[Any], list[Op]], into: list[Op]) -> i
 def _weave(region: Region, uses: dict[Value[Any], list[Op]]) -> int:
     count = 0
     done: list[Op] = []
-    run: list[Op] = []
+    stretch: list[Op] = []
     made: set[Value[Any]] = set()
+    each = 0
     for op in region.ops:
         for nested in op.regions:
             count += _weave(nested, uses)
-        if _weavable(op) and (not run or _elements(op.results[0]) == _elements(run[0].results[0])):
-            run.append(op)
+        weavable = _weavable(op)
+        lead = isinstance(op, _LEAD) and not any(v in made for v in op.operands)
+        if not lead and not (weavable and each in (0, _elements(op.results[0]))):
+            count += _close(stretch, uses, done)
+            stretch, made, each = [], set(), 0
+        if weavable:
+            stretch.append(op)
             made.update(op.results)
-        elif isinstance(op, _LEAD) and not any(v in made for v in op.operands):
-            done.append(op)
+            each = _elements(op.results[0])
+        elif lead:
+            stretch.append(op)
         else:
-            count += _close(run, uses, done)
-            run, made = [], set()
-            if _weavable(op):
-                run.append(op)
-                made.update(op.results)
-            else:
-                done.append(op)
-    count += _close(run, uses, done)
+            done.append(op)
+    count += _close(stretch, uses, done)
     region.ops = done
     return count
 
