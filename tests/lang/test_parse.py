@@ -17,7 +17,8 @@ from tilec.source import SourceFile, Span
 
 WHOLE = """\
 import std.maths as m
-from std.merges import merge, join_rows
+import "parts/layers.tk"
+from std.merges import merge, join_rows as rows
 LIMIT = 0x40
 
 fn twice[T: dtype](x, y: T) -> T, f32:
@@ -47,9 +48,13 @@ kernel whole[D: int = 128, CAUSAL: bool = false](
 
 def test_the_whole_language_parses() -> None:
     module = parse(SourceFile("whole.tk", WHOLE.replace("x <<= 1 if false", "x //= 1 << 2")))
-    assert [i.module for i in module.imports] == ["std.maths", "std.merges"]
-    assert module.imports[0].alias == "m"
-    assert [n.id for n in module.imports[1].names] == ["merge", "join_rows"]
+    assert [i.module for i in module.imports] == ["std.maths", "parts/layers.tk", "std.merges"]
+    assert [i.is_file for i in module.imports] == [False, True, False]
+    alias = module.imports[0].alias
+    assert alias is not None
+    assert alias.id == "m"
+    names = [(n.name.id, n.alias.id) for n in module.imports[2].names]
+    assert names == [("merge", "merge"), ("join_rows", "rows")]
     assert module.functions[0].parameters[0].type is None
     kernel = module.kernels[0]
     assert [p.mode for p in kernel.parameters] == ["in", "in", "out", "inout"]

@@ -102,7 +102,7 @@ class Calls:
             self.check.report.fail(
                 "too-many-calls",
                 f"this kernel makes more than {_MOST_CALLS} calls",
-                [(span, "one of them")],
+                [(self.frames[0].span if self.frames else span, "the last of them")],
                 notes=["each call stands for its function's body"],
                 help="write a loop",
             )
@@ -221,7 +221,9 @@ def static_assert(check: Checker, node: ast.Call) -> None:
         )
     if not check.constant(node.arguments[0], "what `static_assert` asks for"):
         labels = [(node.arguments[0].span, "this does not hold")]
-        calls = check.calls.frames
-        if calls:  # The caller can mend it, so the call comes first.
-            labels.insert(0, (calls[-1].span, f"in this call of `{calls[-1].function.node.name}`"))
+        calls = check.calls.frames[::-1]
+        if calls:  # The caller can mend it, so the call comes first: the nearest in another file.
+            asked = node.span.file
+            call = next((c for c in calls if c.span.file != asked), calls[0])
+            labels.insert(0, (call.span, f"in this call of `{call.function.node.name}`"))
         check.report.fail("static-assert-fails", text.value, labels)
