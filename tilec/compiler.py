@@ -25,6 +25,7 @@ from tilec.ir.types import Array, Scalar
 from tilec.ir.verify import VerifyError, verify
 from tilec.passes.base import Context
 from tilec.passes.check_schedule import BadChoice, BadChoices, shape_faults, shown_value
+from tilec.passes.refusal import NotInThisVersion
 from tilec.source import SourceFile, Span
 from tilec.targets.base import Target
 
@@ -286,8 +287,9 @@ def _refusal(refusal: Refused, module: Module, running: str) -> Diagnostic:
     text = str(refusal)
     found = _LINE.match(text)
     labels = at_line(module, int(found[1]), "asked for here") if found else []
+    later = isinstance(refusal, NotInThisVersion)
     return Diagnostic(
-        "refused",
+        "not-in-this-version" if later else "refused",
         text[found.end() :] if found and labels else text,
         labels,
         notes=[f"the pass {running} declined"],

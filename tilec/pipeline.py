@@ -25,6 +25,7 @@ from tilec.passes.base import Context, Pass
 PIPELINE: tuple[str, ...] = (
     # level tile: what is computed
     "lift-requirements",
+    "lower-anchor",
     "simplify",
     "choose-tiles",
     "fill-padding",

@@ -38,6 +38,7 @@ from tilec.passes.frames import (
 )
 from tilec.passes.mapping import map_refusal, tile_axes
 from tilec.passes.refusal import refused
+from tilec.passes.unformed import refuse_unformed
 
 WARP = 32
 COLUMNS = (16, 32, 64, 128, 256)
@@ -445,6 +446,7 @@ class Chooser:
 
     def run(self) -> None:
         """Choose everything, and record it in the kernel."""
+        refuse_unformed(self.kernel)
         check_schedule(self.kernel, self.ctx)
         self.offered()
         dots = [op for op in self.kernel.body.walk() if isinstance(op, tile.Dot)]

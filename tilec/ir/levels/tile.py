@@ -251,10 +251,10 @@ class Require(Op, name="tile.require", effects=Effects.ORDERS):
 
 
 class Anchor(Op, name="tile.anchor"):
-    """A value for each row that exponents may be measured from: any r that satisfies
+    """A value for each row that exponents may be measured from, and so the row's weights.
 
-    m <= r <= max(m, rowmax(s)) and r >= rowmax(s) - slack. The author promises that results do not
-    depend on which, so a lowering may follow the maximum always, seldom, or never.
+    Any r with m <= r <= max(m, rowmax(s)) and r >= rowmax(s) - slack will do. The author promises
+    that results do not depend on which, so a lowering may follow the maximum always or seldom.
     """
 
     m: Value[Tile] = operand()

@@ -1,0 +1,37 @@
+"""What level ``tile`` can say and this version does not compile: refused early, at its line.
+
+The interpreter runs all of it. Each entry goes when ``form-ctas`` can give the op to a CTA.
+"""
+
+from __future__ import annotations
+
+from tilec.ir.core import Kernel, Op
+from tilec.ir.levels import flow, tile
+from tilec.passes.refusal import NotInThisVersion, place_of
+
+UNFORMED: dict[type[Op], str] = {
+    tile.Scan: "a scan along an axis",
+    tile.Within: "a loop over a range from memory",
+    tile.Gather: "a read at computed places",
+    tile.Scatter: "a store at computed places",
+    tile.Temp: "workspace between launches",
+    flow.While: "`while`",
+}
+"""Op classes and what the author calls them."""
+
+
+def refuse_unformed(kernel: Kernel) -> None:
+    """Raise ``NotInThisVersion`` for the first thing in a kernel that cannot be compiled."""
+    launches = [op for op in kernel.body.ops if isinstance(op, tile.Parallel)]
+    if len(launches) > 1:
+        raise NotInThisVersion(
+            f"{place_of(launches[1])}a kernel of several `parallel` loops runs on the interpreter, "
+            "and cannot be compiled by this version"
+        )
+    for op in kernel.body.walk():
+        what = UNFORMED.get(type(op))
+        if what is not None:
+            raise NotInThisVersion(
+                f"{place_of(op)}{what} runs on the interpreter, and cannot be compiled by this "
+                "version"
+            )
