@@ -20,7 +20,9 @@ def test_message_is_the_golden_one(
     path: Path,
     golden: Callable[[Path, str], None],
     errors_of: Callable[[SourceFile], list[Diagnostic]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(_FOLDER)  # what is imported is named as the author names it
     source = SourceFile(path.name, path.read_text())
     errors = errors_of(source)
     assert errors
