@@ -117,7 +117,13 @@ class Dump:
         ptx = self.write(f"{compiled.name}.ptx", compiled.ptx)
         remarks = [
             json.dumps(
-                {"pass": r.decided_by, "line": r.line, "text": r.text, "data": r.data},
+                {
+                    "pass": r.decided_by,
+                    "line": r.line,
+                    "column": r.column,
+                    "text": r.text,
+                    "data": r.data,
+                },
                 default=str,
             )
             for r in compiled.remarks
@@ -162,9 +168,10 @@ class Dump:
                 "",
                 f"The result is [{kernel}.ptx]({kernel}.ptx); its registers, shared memory and "
                 "spills are in [resources.txt](resources.txt), the choices in "
-                "[schedule.json](schedule.json), what the passes say about them in "
-                "[remarks.jsonl](remarks.jsonl), drawings of the layouts in "
-                "[layouts.txt](layouts.txt) and `layout-*.svg`.",
+                "[schedule.json](schedule.json), drawings of the layouts in "
+                "[layouts.txt](layouts.txt) and `layout-*.svg`. What the passes say about their "
+                "choices is below; [remarks.jsonl](remarks.jsonl) has it an object a line for "
+                "programs, the numbers of a remark under `data` (boxes of TMA innermost first).",
                 "",
                 "Any `.tir` file can be edited and taken on from: `tilec opt FILE.tir -o new.ptx`.",
             ]
@@ -176,7 +183,7 @@ class Dump:
 
 
 def _remark(remark: Remark) -> str:
-    place = f"line {remark.line}: " if remark.line else ""
+    place = f"line {remark.line}:{remark.column}: " if remark.line else ""
     return f"{place}{remark.text} (`{remark.decided_by}`)"
 
 

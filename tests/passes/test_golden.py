@@ -43,7 +43,7 @@ def test_page(page: Path, golden: Golden) -> None:
         assert blocks["refused"][0].strip() in str(refusal.value)
         return
     pipeline.step(module, item, ctx)
-    remarks = "".join(f"- line {r.line}: {r.text}\n" for r in ctx.remarks)
+    remarks = "".join(f"- line {r.line}:{r.column}: {r.text}\n" for r in ctx.remarks)
     after = f"\nbecomes\n\n```tir after\n{module_text(module)}```\n"
     golden(page, text[:end] + after + (f"\n{remarks}" if remarks else ""))
 

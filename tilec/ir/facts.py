@@ -95,9 +95,14 @@ class Schedule:
 
 @dataclass
 class Remark:
-    """One decision, explained: which pass, where in the source, what and why."""
+    """One decision, explained: which pass, where in the source, what and why.
+
+    ``line`` and ``column`` count from 1 and are 0 where no place asked for it; ``data`` holds the
+    numbers of the text for programs, by names that say what and in which unit.
+    """
 
     decided_by: str
     line: int
     text: str
     data: dict[str, Any] = field(default_factory=dict)
+    column: int = 0

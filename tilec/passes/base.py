@@ -26,9 +26,12 @@ class Context:
     current: str = ""
 
     def remark(self, op: Op | None, text: str, **data: object) -> None:
-        """Explain a choice of the running pass at an op's source line."""
-        line = op.loc.line if op is not None and op.loc is not None else 0
-        self.remarks.append(Remark(self.current, line, text, dict(data)))
+        """Explain a choice of the running pass at an op's place in the source, once."""
+        loc = op.loc if op is not None else None
+        line, column = (loc.line, loc.column) if loc is not None else (0, 0)
+        made = Remark(self.current, line, text, dict(data), column)
+        if made not in self.remarks:
+            self.remarks.append(made)
 
     def rewrite(self, region: Region, *rules: rewrite.Rule) -> bool:
         """Apply rules until none fires any more; True if any did."""

@@ -181,15 +181,16 @@ class Chooser:
         # Without a ring nothing is fetched ahead, so several CTAs an SM hide each other's waits.
         many = mapped and (tiles is None or tiles > self.ctx.target.sms)
         self.set(group=GROUP, persistent=many)
-        if mapped:
-            self.set(stages=self.stages(best, element, extents[2]))
-            self.set(registers=REGISTERS.get(self.schedule.warpgroups or 0, ()))
         self.ctx.remark(
             main,
             f"tiles of {best.rows} x {best.columns} x {best.depth}, {best.warpgroups} warpgroups: "
             f"least cycles of the candidates over {self.ctx.target.sms} SMs",
-            mapped=mapped,
+            tile_sizes=(best.rows, best.columns, best.depth),
+            operands_by_tma=mapped,
         )
+        if mapped:
+            self.set(stages=self.stages(best, element, extents[2], main))
+            self.set(registers=REGISTERS.get(self.schedule.warpgroups or 0, ()))
 
     def no_candidate(
         self, main: tile.Dot, shapes: list[Shape], element: int, accumulators: int
@@ -311,12 +312,22 @@ class Chooser:
         staging = 2 * shape.rows * min(shape.columns * 2, DEPTH_BYTES)
         return self.ctx.target.shared_per_cta - staging - 1024
 
-    def stages(self, shape: Shape, element: int, deep: int | None) -> int:
+    def stages(self, shape: Shape, element: int, deep: int | None, at: Op) -> int:
         """As many stages as fit, but no more than rounds of K or than hide anything."""
         fits = self.room(shape, element) // shape.stage_bytes(element)
         rounds = STAGES[1] if deep is None else -(-deep // shape.depth)
         # Three stages of the widest tile were measured faster than four (tighter reuse in L2).
-        cap = 3 if shape.stage_bytes(element) * 4 > self.ctx.target.shared_per_cta * 3 // 4 else 8
+        each = shape.stage_bytes(element)
+        cap = 3 if each * 4 > self.ctx.target.shared_per_cta * 3 // 4 else 8
+        if self.schedule.stages is None and cap < min(fits, rounds):
+            self.ctx.remark(
+                at,
+                f"{cap} stages of {each // 1024} KB, where {fits} would fit: measured faster on an "
+                "H200, since CTAs that fetch less far ahead find more of it in L2; "
+                f"stages={fits} tries the other",
+                stage_bytes=each,
+                most_stages_that_fit=fits,
+            )
         return max(STAGES[0], min(fits, rounds, cap, STAGES[1]))
 
     # -- no products ---------------------------------------------------------------------------
@@ -369,7 +380,7 @@ class Chooser:
         self.ctx.remark(
             at,
             f"rows of up to {size} stay in registers: {warps} warps a row, {held} elements a "
-            f"thread, {teams * several} rows a CTA",
+            f"thread, {teams * several} row{'s'[: teams * several - 1]} a CTA",
         )
 
     def alone(self, whole: AxisClass) -> bool:

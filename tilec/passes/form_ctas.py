@@ -256,6 +256,12 @@ def _one_tile(
         _region(f, loop.body, uses, stages)
         return
     condition = _all_inside(f, loop, ragged)
+    names = ", ".join(index.name or str(index.type.extent) for _, index in ragged)
+    f.ctx.remark(
+        loop,
+        f"two paths: a tile that is full along {names} runs without masks, one at an edge with "
+        "them; one comparison a tile chooses",
+    )
     regions = []
     for full in (frozenset(a for a, _ in ragged), frozenset[AxisClass]()):
         body = Region()

@@ -209,7 +209,8 @@ def fill_stage(f: Forming, stage: Stage, stages: int) -> tuple[Value[Any], Value
             load,
             f"{load.array.name} comes by TMA into a ring of {stages} stages, "
             f"swizzle {stage.plans[load].swizzle} bytes",
-            box=stage.plans[load].box,
+            box_innermost_first=stage.plans[load].box,
+            swizzle_bytes=stage.plans[load].swizzle,
         )
     return ring, slot
 

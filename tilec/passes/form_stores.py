@@ -195,8 +195,9 @@ def _staged_store(f: Forming, op: tile.Store, value: Value[Register], staging: S
         f.sync()
     f.ctx.remark(
         op,
-        f"{op.array.name} leaves by TMA in pieces of {staging.width} columns",
-        swizzle=staging.swizzle,
+        f"{op.array.name} leaves by TMA in pieces of {staging.width} columns, "
+        f"swizzle {staging.swizzle} bytes",
+        swizzle_bytes=staging.swizzle,
     )
 
 

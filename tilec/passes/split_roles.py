@@ -199,5 +199,10 @@ def split_roles(kernel: Kernel, ctx: Context) -> None:
         role.label, role.first, role.registers = "compute", WARPGROUP, high
         kernel.body.ops.insert(kernel.body.ops.index(role), producer)
         kernel.attributes["threads"] = 32 * (WARPGROUP + role.warps)
-        ctx.remark(role, "one warp fills the rings, the others compute", registers=(low, high))
+        ctx.remark(
+            role,
+            "one warp fills the rings, the others compute",
+            registers_of_producer=low,
+            registers_of_consumers=high,
+        )
     tidy(kernel.body)
