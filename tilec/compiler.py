@@ -287,13 +287,11 @@ def _refusal(refusal: Refused, module: Module, running: str) -> Diagnostic:
     text = str(refusal)
     found = _LINE.match(text)
     labels = at_line(module, int(found[1]), "asked for here") if found else []
-    later = isinstance(refusal, NotInThisVersion)
-    return Diagnostic(
-        "not-in-this-version" if later else "refused",
-        text[found.end() :] if found and labels else text,
-        labels,
-        notes=[f"the pass {running} declined"],
-    )
+    message = text[found.end() :] if found and labels else text
+    notes = [f"the pass {running} declined"]
+    if isinstance(refusal, NotInThisVersion):
+        return Diagnostic("not-in-this-version", message, labels, notes=notes)
+    return Diagnostic("refused", message, labels, notes=notes)
 
 
 def _lines_in(text: SourceFile, module: Module) -> dict[int, int]:

@@ -174,13 +174,17 @@ def on_interpreter(
     choice: int = 0,
     wide: bool = False,
     pinned: Sequence[tuple[str, int]] = (),
+    lazy: bool = False,
 ) -> Trial:
-    """Run with the ``choice``-th tile sizes, or those pinned by loop name."""
+    """Run with the ``choice``-th tile sizes, or those pinned by loop name.
+
+    ``lazy`` takes the other end of what each ``anchor`` may be.
+    """
     arrays = _copies(kernel, inputs, wide)
     sizes = choose_sizes(kernel, inputs.dims, choice)
     sizes |= {f"${name}": size for name, size in pinned if f"${name}" in sizes}
     start = time.perf_counter()
-    interpret(kernel, arrays, inputs.scalars, sizes, wide=wide)
+    interpret(kernel, arrays, inputs.scalars, sizes, wide=wide, lazy=lazy)
     seconds = time.perf_counter() - start
     where = "the interpreter in float64" if wide else "the interpreter"
     return Trial(_written(kernel, arrays), seconds, where, sizes)

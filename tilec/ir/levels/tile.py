@@ -274,7 +274,7 @@ class Anchor(Op, name="tile.anchor"):
 
 
 class Exp2Sub(math.Binary, name="tile.exp2sub"):
-    """2 to the power x - r, and 0 where x is -inf, whatever r is."""
+    """2 to the power x - y, and 0 where x is -inf, whatever y is."""
 
 
 # --- along an axis -------------------------------------------------------------------------------
