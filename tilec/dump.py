@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tilec.diagnostics import DiagnosticError
 from tilec.ir.core import Module
 from tilec.ir.facts import Remark
 from tilec.ir.printer import module_text
+from tilec.ir.types import DTYPES
 from tilec.layout.linear import Layout
 
 _OURS = re.compile(
@@ -137,24 +139,31 @@ class Dump:
         return ptx
 
     def _layouts(self) -> None:
-        """Draw each layout that a dump names, once, with the first place that names it."""
+        """Draw each layout that a dump names, once, with the first place that names it.
+
+        Which bank an offset lies in depends on the elements, so a layout in shared memory is drawn
+        once for each width of the tiles that have it.
+        """
         from tilec.layout.draw import draw_svg, draw_text
 
-        found: dict[str, tuple[str, str]] = {}
+        found: dict[tuple[str, int], tuple[str, str]] = {}
         for name, _, _ in self.rows:
             if name.endswith(".tir"):
                 body = (self.folder / name).read_text(encoding="utf-8")
-                named = dict(re.findall(r"^#(\w+) = (\(.*\))$", body, re.MULTILINE))
-                for layout_name, line in named.items():
-                    place = f"#{layout_name} in {name}"
-                    found.setdefault(line, (f"layout-{len(found):02d}", place))
+                for layout_name, line, dtypes in _named_layouts(body):
+                    placed = "off:" in line
+                    for dtype in dtypes if placed else dtypes[:1]:
+                        tiles = f", a tile of {dtype}" if placed else ""
+                        place = f"#{layout_name} in {name}{tiles}"
+                        key = (line, DTYPES[dtype].bits if placed else 0)
+                        found.setdefault(key, (f"layout-{len(found):02d}", place))
         parts = []
-        for line, (name, place) in found.items():
+        for (line, bits), (name, place) in found.items():
             layout = Layout.parse(line)
             if layout.rank == 0:
                 continue
-            self.write(f"{name}.svg", draw_svg(layout, limit=_DRAWN))
-            parts.append(f"{name}.svg: {place}\n{draw_text(layout, limit=_DRAWN)}\n")
+            self.write(f"{name}.svg", draw_svg(layout, bits, limit=_DRAWN))
+            parts.append(f"{name}.svg: {place}\n{draw_text(layout, bits, limit=_DRAWN)}\n")
         self.write("layouts.txt", "\n".join(parts))
 
     def _index(self, kernel: str, remarks: list[str]) -> None:
@@ -180,6 +189,15 @@ class Dump:
         if (self.folder / "failure.txt").exists():
             lines += ["", "The compilation failed: see [failure.txt](failure.txt)."]
         self.write("index.md", "\n".join(lines) + "\n")
+
+
+def _named_layouts(text: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Name, layout, and the element types of the tiles that have it, of each that a dump names."""
+    users: dict[str, dict[str, None]] = {}
+    for dtype, layout in re.findall(r"<(\w+), [^<>]*?#(\w+)>", text):
+        users.setdefault(layout, {})[dtype] = None
+    for layout, line in re.findall(r"^#(\w+) = (\(.*\))$", text, re.MULTILINE):
+        yield layout, line, list(users.get(layout, {}))
 
 
 def _remark(remark: Remark) -> str:
