@@ -211,6 +211,21 @@ def _common(function: F) -> F:
 
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_OTHER_FILES = {
+    ".ptx": "PTX, the last result; what leads to it is edited in the `.tir` files of `--dump`",
+    ".cubin": "machine code; what leads to it is edited in the `.tir` files of `--dump`",
+    ".tk": "a source; `tilec compile` starts from it",
+    ".tir": "a dump; `tilec opt` goes on from it",
+    ".diff": "the change between two dumps; the dump beside it ends in `.tir`",
+}
+
+
+def _takes(command: str, file: Path, *suffixes: str) -> None:
+    """Refuse a file that is known to be something else than a command reads."""
+    what = _OTHER_FILES.get(file.suffix)
+    if what is not None and file.suffix not in suffixes:
+        wanted = " and ".join(suffixes)
+        raise click.UsageError(f"`tilec {command}` takes {wanted} files; {file.name} is {what}")
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -312,6 +327,7 @@ def compile_command(
     """Compile a kernel of a .tk FILE (or go on from a .tir FILE) to PTX or an earlier level."""
     from tilec.compiler import DEFAULT_WHOLE_EXTENT, front, prepare, read_module, whole_dims
 
+    _takes("compile", file, ".tk", ".tir")
     chosen, source = read_schedule(schedule), SourceFile.read(file)
     if file.suffix == ".tir":
         module, start = read_module(source), "input"
@@ -351,6 +367,7 @@ def opt(
     """Go on from a .tir FILE, edited or not: to the end, or through named passes."""
     from tilec.compiler import prepare, read_module
 
+    _takes("opt", file, ".tir")
     module = read_module(SourceFile.read(file))
     if schedule:
         prepare(module, None, read_schedule(schedule))
@@ -397,6 +414,7 @@ def run(
     """Run a kernel of a .tk FILE and compare the result with a reference."""
     from tilec.cli_run import run_kernel
 
+    _takes("run", file, ".tk")
     bound = _pairs((*bindings, *more), "a compile-time parameter")
     ok = run_kernel(
         SourceFile.read(file), kernel, bound, read_schedule(schedule), read_sizes(shape),
@@ -420,6 +438,7 @@ def check(files: tuple[Path, ...], bindings: tuple[str, ...], as_json: bool) -> 
 
     found: list[Diagnostic] = []
     for file in files:
+        _takes("check", file, ".tk")
         try:
             checked = check_module(parse(SourceFile.read(file)), _pairs(bindings, "a parameter"))
         except DiagnosticError as error:

@@ -270,6 +270,15 @@ def line_span(source: SourceFile, line: int) -> Span:
     return Span(source, start, source.line_starts[line - 1] + len(text.rstrip()))
 
 
+def _op_span(source: SourceFile, line: int, name: str) -> Span:
+    """The name of an op in its line of a dump; the line, if it does not stand there."""
+    at = re.search(rf"(?<![\w.]){re.escape(name)}(?=\()", source.line(line))
+    if at is None:
+        return line_span(source, line)
+    start = source.line_starts[line - 1] + at.start()
+    return Span(source, start, start + len(name))
+
+
 def at_line(module: Module, line: int, note: str) -> list[tuple[Span, str]]:
     """A label on a source line of the module, if the module knows its source."""
     if module.source is None or not 0 < line <= len(module.source.line_starts):
@@ -321,7 +330,7 @@ def _faults(error: VerifyError, module: Module, text: SourceFile | None = None) 
     made = []
     for fault in error.faults:
         line = lines.get(id(fault.op), 0)
-        labels = [(line_span(text, line), "this op")] if line else []
+        labels = [(_op_span(text, line, fault.op.name), "this op")] if line else []
         source_line = fault.op.loc.line if fault.op.loc is not None else 0
         labels += at_line(module, source_line, "made from this")
         message = f"{fault.op.name}: {fault.message}"

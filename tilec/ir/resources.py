@@ -97,27 +97,31 @@ def shared_spans(kernel: Kernel) -> list[SharedSpan]:
 
 
 def _shared_faults(kernel: Kernel, limit: int | None) -> Iterator[Fault]:
+    """One fault a span: what is misplaced may well overlap too, and what overlaps end too far."""
     spans = shared_spans(kernel)
+    faulty: set[SharedSpan] = set()
     for span in spans:
         if span.start % span.alignment:
+            faulty.add(span)
             yield Fault(
                 span.op,
                 f"{span.what} begins at byte {span.start}, no multiple of {span.alignment}",
             )
     ordered = sorted(spans, key=lambda s: s.start)
     for before, after in pairwise(ordered):
-        if after.start < before.end:
+        if after.start < before.end and not faulty & {before, after}:
+            faulty |= {before, after}
             yield Fault(
                 after.op,
                 f"{after.what} begins at byte {after.start} inside {before.what} "
                 f"({before.start} to {before.end})",
             )
     claimed = kernel.attributes.get("shared_bytes")
-    for span in spans:
-        if claimed is not None and span.end > claimed:
-            yield Fault(span.op, f"{span.what} ends at byte {span.end}, shared_bytes is {claimed}")
+    for span in ordered if not faulty else ():
         if limit is not None and span.end > limit:
             yield Fault(span.op, f"{span.what} ends at byte {span.end}, a CTA has {limit}")
+        elif claimed is not None and span.end > claimed:
+            yield Fault(span.op, f"{span.what} ends at byte {span.end}, shared_bytes is {claimed}")
     placed = {span.op for span in spans}
     for op in kernel.body.walk() if spans else ():
         if isinstance(op, cta.Buffer | cta.MakeRing) and (
@@ -155,13 +159,16 @@ def _nesting_faults(kernel: Kernel) -> Iterator[Fault]:
                     yield Fault(inner, "this op must stand at the top of the kernel")
 
 
+def _share_warps(one: cta.Role, other: cta.Role) -> bool:
+    return one.first < other.first + other.warps and other.first < one.first + one.warps
+
+
 def _warp_faults(kernel: Kernel) -> Iterator[Fault]:
     roles = _roles(kernel)
-    for position, role in enumerate(roles):
-        for other in roles[:position]:
-            if role.first < other.first + other.warps and other.first < role.first + role.warps:
-                yield Fault(role, f"its warps overlap with those of role {other.label}")
-    if not roles:
+    meeting = [(o, r) for n, r in enumerate(roles) for o in roles[:n] if _share_warps(o, r)]
+    for other, role in meeting:
+        yield Fault(role, f"its warps overlap with those of role {other.label}")
+    if not roles or meeting:
         return
     last = max(roles, key=lambda r: r.first + r.warps)
     end = last.first + last.warps
@@ -184,12 +191,15 @@ def _register_faults(kernel: Kernel, limit: int | None) -> Iterator[Fault]:
             )
         for warpgroup in range(role.first // 4, -(-(role.first + role.warps) // 4)):
             other = by_warpgroup.setdefault(warpgroup, role)
+            if other is not role and _share_warps(other, role):
+                return  # said already, and whose the registers are is open
             if other.registers != role.registers:
                 yield Fault(
                     role,
                     f"role {other.label} in the same warpgroup has registers = "
                     f"{other.registers}, this one {role.registers}",
                 )
+                break
     total = sum(role.registers for role in by_warpgroup.values()) * WARPGROUP
     if limit is not None and total > limit:
         most = max(by_warpgroup.values(), key=lambda r: r.registers)
@@ -225,6 +235,7 @@ def _named_barriers(kernel: Kernel) -> Iterator[_Named]:
 def _barrier_faults(kernel: Kernel, limit: int) -> Iterator[Fault]:
     """Barrier 0 orders the set-up before the roles start."""
     taken: dict[int, _Named] = {}
+    told: set[Any] = set()
     for use in _named_barriers(kernel):
         if use.first < 1 or use.first + use.count > limit:
             yield Fault(
@@ -234,7 +245,8 @@ def _barrier_faults(kernel: Kernel, limit: int) -> Iterator[Fault]:
             )
         for number in range(use.first, use.first + use.count):
             other = taken.setdefault(number, use)
-            if other.user != use.user:
+            if other.user != use.user and use.user not in told:
+                told.add(use.user)
                 yield Fault(use.op, f"named barrier {number} is also used by {other.what}")
                 break
 
