@@ -73,7 +73,7 @@ class Ranges:
         if isinstance(op, cta.CtaCount):
             return 1, whole[1]
         if isinstance(op, cta.Coordinates):
-            return 0, int(op.type.shape[op.axis]) - 1
+            return 0, int(value.type.shape[op.axis]) - 1
         if isinstance(op, math.Where):
             return _either(self.bounds(op.x), self.bounds(op.y))
         if isinstance(op, _SAME):

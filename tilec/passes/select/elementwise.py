@@ -252,10 +252,10 @@ def _division(sel: Selector, op: Any) -> None:
         raise Refused(f"integer division is not defined on {dtype}")
     count = element_count(math.common_shape(op.operands))
     kind, suffix = register_kind(dtype), _suffix(dtype)
-    plain = dtype.kind == "unsigned"
-    if not plain and sel.ranges.never_negative(op.x) and sel.ranges.never_negative(op.y):
+    unsigned = dtype.kind == "unsigned"
+    if not unsigned and sel.ranges.never_negative(op.x) and sel.ranges.never_negative(op.y):
         # Of what is not negative both kinds of division are the same, and nothing needs a fix.
-        plain, suffix = True, f"u{dtype.bits}"
+        unsigned, suffix = True, f"u{dtype.bits}"
     x, y = sel.get(op.x), sel.get(op.y)
     divisor = constant_of(op.y)
 
@@ -276,7 +276,7 @@ def _division(sel: Selector, op: Any) -> None:
         return
     quotient = alu(f"div.{suffix}", x, y)
     remainder = alu(f"sub.{suffix}", x, alu(f"mul.lo.{suffix}", quotient, y))
-    if plain:
+    if unsigned:
         if isinstance(op, math.CeilDiv):
             quotient = alu(f"add.{suffix}", quotient, alu(f"min.{suffix}", remainder, 1))
         sel.set(op.out, remainder if isinstance(op, math.Mod) else quotient)
