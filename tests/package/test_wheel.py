@@ -39,7 +39,7 @@ def test_the_wheel_holds_every_module_both_grammars_and_both_tables(wheel: Path)
     wanted |= {"tilec/frontend/_tk_parser.py", "tilec/ir/_ir_parser.py"}
     assert wanted - names == set()
     strange = {n for n in names if n.startswith("tilec/") and not n.endswith((".py", ".lark"))}
-    assert strange == {"tilec/py.typed"}
+    assert strange == {"tilec/py.typed", "tilec/std/math.tk", "tilec/std/merges.tk"}
 
 
 def test_the_tables_are_literals_that_can_be_read_as_text(installed: Path) -> None:
@@ -62,11 +62,14 @@ import lark
 def refuse(*arguments, **options):
     raise AssertionError("a parser is being built")
 lark.Lark.__init__ = refuse
+from tilec.frontend.check import check
 from tilec.frontend.parse import parse
 from tilec.ir.parser import parse_module
 from tilec.source import SourceFile
 import tilec
 assert parse(SourceFile("k.tk", "kernel k(a: f32[M]):\\n    pass\\n")).kernels[0].name == "k"
+shipped = "from std.math import gelu\\nfn f(x):\\n    return gelu(x)\\n"
+assert check(parse(SourceFile("f.tk", shipped)), {}).kernels == []
 assert parse_module("tir 1 level tile target sm_90a\\nkernel @k {}\\n").level == "tile"
 print(tilec.__file__)
 """
