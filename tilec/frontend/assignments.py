@@ -17,7 +17,6 @@ from tilec.frontend.checked import (
     Let,
     Ref,
     ScalarType,
-    Statement,
     Store,
     TileType,
     Variable,
@@ -25,7 +24,6 @@ from tilec.frontend.checked import (
 from tilec.frontend.expressions import Expressions
 from tilec.frontend.meet import axes_of, exactly, is_weak
 from tilec.frontend.names import Binding, Broken
-from tilec.frontend.report import Report
 from tilec.frontend.places import is_at, scattered, write_at
 from tilec.frontend.subscripts import has_places, selection
 from tilec.source import Span

@@ -12,6 +12,7 @@ from typing import Any
 from tilec.diagnostics import DiagnosticError
 from tilec.frontend import checked as c
 from tilec.frontend.check import no_such_kernel
+from tilec.frontend.slack import settle_slack
 from tilec.ir.core import Builder, Kernel, Loc, Module, Op, Region, Value
 from tilec.ir.levels import flow, math, tile
 from tilec.ir.types import S32, Array, DType, Index, Scalar, Tile, Type
@@ -40,10 +41,6 @@ def ir_type(type: c.ValueType) -> Type:
             return Array(type.dtype, type.dims, type.mode)
 
 
-WIDEST_SLACK = 64.0
-"""Weights up to 2 to this power can be summed in f32: sums of 2^60 of them are finite."""
-
-
 class _Lowering:
     """Builds one kernel; ``values`` says which IR value each variable is."""
 
@@ -52,6 +49,8 @@ class _Lowering:
         self.values: dict[c.Variable, Value[Any]] = {}
         self.build = Builder(Region())
         self.extents: dict[str, Value[Any]] = {}
+        self.slacks: dict[Op, tuple[float, Span]] = {}
+        """What the author says of anchors."""
         self.call: Span | None = None
         """The call in the kernel itself whose function is being lowered."""
 
@@ -72,7 +71,9 @@ class _Lowering:
         schedule: dict[str, Any] = dict(self.checked.schedule)
         if self.checked.pins:
             schedule = {"tiles": tuple(self.checked.pins.items()), **schedule}
-        return Kernel(self.checked.name, body, attributes, schedule)
+        made = Kernel(self.checked.name, body, attributes, schedule)
+        settle_slack(made, self.slacks)
+        return made
 
     # Building -------------------------------------------------------------------------------
 
@@ -347,8 +348,10 @@ class _Lowering:
                 return tile.Scan(self.expression(node.operand), node.axis, node.kind)
             case c.AnchorOf():
                 running, scores = self.expression(node.running), self.expression(node.scores)
-                slack = WIDEST_SLACK if node.slack is None else node.slack
-                return tile.Anchor(running, scores, slack=slack)
+                anchor = tile.Anchor(running, scores)
+                if node.slack is not None:
+                    self.slacks[anchor] = (node.slack, node.span)
+                return anchor
             case c.Positions():
                 return tile.Positions(kind)
             case c.Workspace():

@@ -78,6 +78,12 @@ def _indices(f: Forming, op: tile.IndexValues) -> None:
     f.values[op.out] = _global_indices(f, op.index, f.frames.register(op.out), 0, op.out.name)
 
 
+@_forms(tile.Positions)
+def _positions(f: Forming, op: tile.Positions) -> None:
+    type = f.frames.register(op.out)
+    f.values[op.out] = f.body.add(cta.Coordinates(axis=0, type=type), op.out.name).out
+
+
 def _global_indices(
     f: Forming, index: Value[Index], type: Register, axis: int, name: str
 ) -> Value[Register]:

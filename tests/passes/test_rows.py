@@ -1,0 +1,105 @@
+"""Examples about rows mean the same after every pass of level ``cta``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.passes.programs import Program
+from tests.passes.test_meaning import check_everywhere, promised, unpromised
+from tilec.ir.facts import Schedule
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def _source(name: str, **changes: str) -> str:
+    text = (EXAMPLES / f"{name}.tk").read_text().replace(f"kernel {name}[", "kernel f[")
+    for before, after in changes.items():
+        text = text.replace(before, after)
+    return text
+
+
+def _attention(x: SimpleNamespace, causal: bool) -> dict[str, Any]:
+    k, v = (np.repeat(a, 2, axis=1) for a in (x.k, x.v))
+    m, n = x.q.shape[2], k.shape[2]
+    s = np.einsum("bhmd,bhnd->bhmn", x.q, k) * 0.5
+    if causal:
+        s = np.where(np.arange(m)[:, None] + (n - m) >= np.arange(n)[None, :], s, -np.inf)
+    top = s.max(axis=-1, keepdims=True, initial=-1e300)
+    weights = np.exp(s - top)
+    total = weights.sum(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        lse = (top + np.log(total))[..., 0]
+    return {"o": weights @ v / np.where(total > 0, total, 1), "lse": lse}
+
+
+def attention(m: int, n: int, causal: bool) -> Program:
+    """The example with heads of 32 columns; G is what it calls HK."""
+    text = _source("attention", HK="G").replace("D: int = 128", "D: int = 32")
+    return Program(
+        text.replace("CAUSAL: bool = false", f"CAUSAL: bool = {str(causal).lower()}"),
+        {"q": "BHMD", "k": "BGND", "v": "BGND", "o": "BHMD", "lse": "BHM"},
+        lambda x: _attention(x, causal),
+        scalars={"scale": 0.5},
+        sizes={"B": 1, "H": 2, "G": 1, "M": m, "N": n, "D": 32},
+    )
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("m", "n"), [(100, 130), (130, 70), (1, 1), (70, 0)])
+def test_attention(m: int, n: int, causal: bool) -> None:
+    program = attention(m, n, causal)
+    check_everywhere(program, promised(program, program.sizes, 16), Schedule())
+
+
+def test_attention_when_nothing_is_known_of_arrays() -> None:
+    program = attention(70, 80, causal=True)
+    check_everywhere(program, unpromised(program.sizes), Schedule())
+
+
+def _cross_entropy(x: SimpleNamespace) -> dict[str, Any]:
+    top = x.logits.max(axis=1, keepdims=True)
+    lse = np.log(np.exp(x.logits - top).sum(axis=1)) + top[:, 0]
+    counted = x.label > 0
+    gradient = np.exp(x.logits - lse[:, None])
+    gradient[:, 3] -= 1
+    loss = np.where(counted, lse - x.logits[:, 3], 0)
+    return {"loss": loss, "gradient": np.where(counted[:, None], gradient, 0)}
+
+
+def test_cross_entropy() -> None:
+    program = Program(
+        # Random numbers become labels: 3, or none.
+        _source("cross_entropy", **{"label[i]": "where(label[i] > 0, 3, -1)"}).replace(
+            "s32[M]", "f32[M]"
+        ),
+        {"logits": "MN", "label": "M", "loss": "M", "gradient": "MN"},
+        _cross_entropy,
+        sizes={"M": 70, "N": 150},
+    )
+    check_everywhere(program, promised(program, program.sizes, 16), Schedule())
+
+
+def test_places_of_extrema() -> None:
+    text = """
+kernel f(x: f32[M, N], t: f32[M, 24], y: out f32[M], z: out f32[M], s: f32):
+    for i in parallel(tiles(M)):
+        y[i] = cast[f32](argmax(x[i, :], axis=1))
+        z[i] = cast[f32](argmin(t[i, :], axis=1)) + x.at(0, cast[s32](s), fill=5)
+"""
+    for at, extra in ((0.0, None), (-1.0, 5), (1e6, 5)):
+        program = Program(
+            text,
+            {"x": "MN", "t": "MT", "y": "M", "z": "M"},
+            lambda x, extra=extra: {
+                "y": x.x.argmax(axis=1),
+                "z": x.t.argmin(axis=1) + (x.x[0, 0] if extra is None else extra),
+            },
+            scalars={"s": at},
+            sizes={"M": 40, "N": 50, "T": 24},
+        )
+        check_everywhere(program, promised(program, program.sizes, 16), Schedule())
