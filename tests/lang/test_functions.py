@@ -210,6 +210,13 @@ MEANINGS = {
         "f(x, 5)",
         lambda x, y: -(-(x + 1) + 1) + 1,
     ),
+    "a call in the condition of a loop is made in every round": (
+        "fn small(n):\n    m = n * 2\n    return m < 9\n"
+        "fn f(x):\n    n = 0\n    while small(n):\n        n += 1\n"
+        "    return x + cast[f32](n)\n",
+        "f(x)",
+        lambda x, y: x + 5,
+    ),
     "a function of the file stands in for one of the language": (
         "fn exp(x):\n    return x + 1\n",
         "exp(x) + exp2(y * 0)",

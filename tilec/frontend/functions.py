@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 
 from tilec.frontend import ast
 from tilec.frontend.checked import (
-    Branch,
     Expr,
     Inlined,
-    Loop,
     Product,
+    Scatter,
     Statement,
     Store,
 )
@@ -177,17 +176,15 @@ def _at(value: Expr, span: Span) -> Expr:
     return type(value)(**{**kept, "span": span})
 
 
-def _stores(block: list[Statement]) -> Iterator[Store]:
+def _stores(block: list[Statement]) -> Iterator[Statement]:
     """The stores in a block and the blocks within it."""
     for node in block:
-        match node:
-            case Store():
-                yield node
-            case Inlined() | Loop():
-                yield from _stores(node.body)
-            case Branch():
-                yield from _stores(node.then)
-                yield from _stores(node.otherwise)
+        if isinstance(node, Store | Scatter):
+            yield node
+        for part in fields(node):
+            inner = getattr(node, part.name)
+            if isinstance(inner, list):
+                yield from _stores([item for item in inner if isinstance(item, Statement)])
 
 
 def only_values(check: Checker, node: ast.Statement) -> None:
