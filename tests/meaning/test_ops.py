@@ -303,4 +303,16 @@ def test_every_elementwise_op_is_in_a_table() -> None:
     tabled = {row[0] for row in BINARY} | {row[0] for row in UNARY}
     declared = {c.name.removeprefix("math.") for c in (*math.Binary.__subclasses__(),
                                                        *math.Unary.__subclasses__())}  # fmt: skip
-    assert declared == tabled
+    assert declared == tabled | {"tile.exp2sub"}
+
+
+@pytest.mark.parametrize(
+    ("x", "r", "wanted"),
+    [(-INF, -INF, 0.0), (-INF, NAN, 0.0), (-INF, INF, 0.0), (3.0, 1.0, 4.0), (NAN, 0.0, NAN),
+     (2.0, -INF, INF), (2.0, INF, 0.0)],
+)  # fmt: skip
+def test_exp2sub_of_minus_infinity_is_zero_whatever_is_subtracted(
+    x: float, r: float, wanted: float
+) -> None:
+    lines = [_constant("x", x, "f32"), _constant("z", r, "f32"), "%r = tile.exp2sub(%x, %z) : f32"]
+    assert _same(_run("\n".join(lines), "f32"), wanted)
