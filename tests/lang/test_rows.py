@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilec
 from tilec.diagnostics import DiagnosticError
 from tilec.frontend.check import check
 from tilec.frontend.lower import lower
@@ -111,6 +112,14 @@ def test_rows_that_attend_to_nothing_give_zero_and_minus_infinity() -> None:
         assert np.array_equal(found["o"][0, 0, :32], np.zeros((32, 16)))
         assert np.array_equal(found["lse"][0, 0, :32], np.full(32, -np.inf))
         assert np.isfinite(found["lse"][0, 0, 32:]).all()
+
+
+@pytest.mark.parametrize("heads", [3, 0])
+def test_heads_that_do_not_divide_are_refused_at_launch(heads: int) -> None:
+    q, k = random(1, 4, 8, 128).astype(np.float16), random(1, heads, 8, 128).astype(np.float16)
+    kernel = tilec.compile(example("attention").replace("bf16", "f16")).attention
+    with pytest.raises(tilec.LaunchError, match=r"requires H % HK == 0; here .* HK = "):
+        kernel(q, k, k, 1.0)
 
 
 def test_attention_is_at_most_forty_lines() -> None:

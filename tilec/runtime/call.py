@@ -100,7 +100,11 @@ def check_requirements(source: SourceFile, call: Call, name: str) -> None:
         for axis, extent in enumerate(type.shape)
     }
     for line, condition in requirements_of(call.module.kernel(name)):
-        if not evaluate(condition, shapes, call.scalars):
+        try:
+            holds = evaluate(condition, shapes, call.scalars)
+        except ZeroDivisionError:  # nothing can be a multiple of 0, or a part of it
+            holds = False
+        if not holds:
             sizes = ", ".join(f"{k} = {v}" for k, v in {**call.dims, **call.scalars}.items())
             raise LaunchError(
                 f"{source.name}:{line}: {name} requires {spell(condition, names)}; here {sizes}"
