@@ -13,6 +13,7 @@ numbers only that provably do not.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import gcd
 from typing import Any
 
 from tilec.frontend.checked import (
@@ -217,6 +218,7 @@ class Known:
         return found
 
     def _holds(self, value: Poly, facts: list[Poly], depth: int) -> bool:
+        value = _reduced(value)
         atom = _outermost(self, value)
         if atom is not None:
             return self._without(value, atom, facts, depth)
@@ -280,6 +282,14 @@ class Known:
 def _is_integer(expr: Expr) -> bool:
     dtype: Any = getattr(expr.type, "dtype", None)
     return dtype is not None and dtype.is_integer
+
+
+def _reduced(value: Poly) -> Poly:
+    """An equivalent claim about integers: n * p + c >= 0 if and only if p + c // n >= 0."""
+    common = gcd(*(factor for product, factor in value.items() if product))
+    if common < 2:
+        return value
+    return {p: f // common for p, f in value.items() if f // common}
 
 
 def _is_size(atom: Atom) -> bool:
