@@ -51,6 +51,17 @@ def test_outputs_may_be_given_by_place_or_by_name() -> None:
     assert add(a, b, c=d) is d
     assert np.array_equal(c, a + b)
     assert np.array_equal(d, c)
+    assert np.array_equal(add(a, b, None), c)
+    assert np.array_equal(add(a, b=b), c)
+
+
+def test_a_missing_number_is_named() -> None:
+    text = "kernel k(x: f32, c: out f32[M]):\n    for i in parallel(tiles(M)):\n        c[i] = x\n"
+    k = tilec.compile(text).k
+    c = np.empty(4, np.float32)
+    assert np.all(k(2.5, c) == 2.5)
+    with pytest.raises(tilec.LaunchError, match=r"x of k.* must be given, got None"):
+        k(None, c)
 
 
 def test_the_element_type_comes_from_the_arrays_and_bits_stand_for_bf16() -> None:
@@ -73,6 +84,10 @@ def test_bound_parameters_win() -> None:
         (lambda k: k(random(2, 3)), "takes 2 or 3 arguments here, got 1"),
         (lambda k: k(random(2, 3), 1.0), "b of add.* is an array, got 1.0"),
         (lambda k: k(random(2, 3), random(2, 3), d=random(2, 3)), "no parameter `d`"),
+        (lambda k: k(random(2, 3), None), "b of add.* must be given, got None"),
+        (lambda k: k(None, random(2, 3)), "a of add.* must be given"),
+        (lambda k: k(random(2, 3), b=None), "b of add.* must be given"),
+        (lambda k: k(random(2, 3), random(2, 3), a=random(2, 3)), "a of add.* is given twice"),
         (lambda k: k(random(2, 3), random(2, 4)), r"N is 3 in a .* and 4 in b"),
         (lambda k: k(random(2, 3), random(2, 3).astype("f4")), "b is an array of f32"),
     ],

@@ -5,9 +5,11 @@ Nothing here compiles or launches.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilec.diagnostics import did_you_mean
 from tilec.ir.core import Module
 from tilec.ir.types import Array
 from tilec.runtime import arrays as arrays_of
@@ -15,6 +17,16 @@ from tilec.runtime.arrays import ArrayView
 from tilec.runtime.expressions import evaluate, spell
 from tilec.runtime.specialise import LaunchError
 from tilec.source import SourceFile
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A kernel parameter as the source declares it; ``dims`` is None for a scalar."""
+
+    name: str
+    mode: str
+    type_name: str
+    dims: tuple[Any, ...] | None
 
 
 @dataclass
@@ -45,6 +57,52 @@ def quick_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         else:
             return None
     return tuple(key)
+
+
+def match(
+    signature: str, parameters: Sequence[Parameter], args: Sequence[Any], named: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments by parameter name, in order; outputs may be left out, or be None.
+
+    Arguments by place fill the parameters, or the parameters that are not outputs, from the first.
+    """
+    names = [p.name for p in parameters]
+    for name in named:
+        if name not in names:
+            hint = did_you_mean(name, names)
+            raise LaunchError(f"{signature} has no parameter `{name}`; {hint}".rstrip("; "))
+    needed = [p.name for p in parameters if p.mode != "out"]
+    fits = [
+        places[: len(args)]
+        for places in (names, needed)
+        if len(args) <= len(places)
+        and not set(places[: len(args)]) & set(named)
+        and set(needed) <= {*places[: len(args)], *named}
+    ]
+    if not fits:
+        raise LaunchError(_misfit(signature, names, needed, len(args), named))
+    given = dict(zip(fits[0], args, strict=True)) | dict(named)
+    for p in parameters:
+        value = given.get(p.name)
+        if value is None:
+            if p.mode != "out":
+                raise LaunchError(f"{p.name} of {signature} must be given, got None")
+        elif (p.dims is not None) != arrays_of.is_array(value):
+            kind = "a number" if p.dims is None else "an array"
+            raise LaunchError(f"{p.name} of {signature} is {kind}, got {value!r:.60}")
+    return {name: given[name] for name in names if given.get(name) is not None}
+
+
+def _misfit(
+    signature: str, names: list[str], needed: list[str], count: int, named: Mapping[str, Any]
+) -> str:
+    """Why so many arguments by place do not go with those by name."""
+    twice = [name for name in needed[:count] if name in named]
+    if twice and count <= len(names):
+        return f"{twice[0]} of {signature} is given twice, by place and by name"
+    counts = sorted({len(set(places) - set(named)) for places in (needed, names)})
+    wanted = " or ".join(map(str, counts))
+    return f"{signature} takes {wanted} arguments here, got {count}"
 
 
 def interpret_call(call: Call, name: str) -> None:

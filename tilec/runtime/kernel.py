@@ -29,7 +29,15 @@ from tilec.ir.types import Array, Scalar
 from tilec.pipeline import FACT_ATTRIBUTES, SIZES_SETTLED_BY, settled_facts
 from tilec.runtime import arrays as arrays_of
 from tilec.runtime.arrays import ArrayError, ArrayView, Device
-from tilec.runtime.call import Call, check_overlap, check_requirements, interpret_call, quick_key
+from tilec.runtime.call import (
+    Call,
+    Parameter,
+    check_overlap,
+    check_requirements,
+    interpret_call,
+    match,
+    quick_key,
+)
 from tilec.runtime.specialise import LaunchError, bind_dims, facts_for
 from tilec.source import SourceFile
 from tilec.targets import by_name
@@ -69,16 +77,6 @@ class Program:
     def kernels(self) -> tuple[Kernel, ...]:
         """All kernels in the order of the text."""
         return tuple(self._kernels.values())
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A kernel parameter as the source declares it; ``dims`` is None for a scalar."""
-
-    name: str
-    mode: str
-    type_name: str
-    dims: tuple[Any, ...] | None
 
 
 @dataclass
@@ -148,7 +146,7 @@ class Kernel:
             run, kind, device, outs = self._quick[quick]
             run(arrays_of.stream_of(kind, device))
             return self._results([args[place] for place in outs])
-        given = self._match(args, named)
+        given = match(self.signature, self.parameters, args, named)
         views = {
             p.name: arrays_of.view(given[p.name])
             for p in self.parameters
@@ -183,29 +181,6 @@ class Kernel:
     @staticmethod
     def _results(outs: list[Any]) -> Any:
         return outs[0] if len(outs) == 1 else tuple(outs) or None
-
-    def _match(self, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        names = [p.name for p in self.parameters]
-        for name in named:
-            if name not in names:
-                hint = did_you_mean(name, names)
-                raise LaunchError(
-                    f"{self.signature} has no parameter `{name}`; {hint}".rstrip("; ")
-                )
-        open_ = [p for p in self.parameters if p.name not in named]
-        needed = [p for p in open_ if p.mode != "out"]
-        if len(args) not in (len(open_), len(needed)):
-            counts = sorted({len(needed), len(open_)})
-            wanted = " or ".join(map(str, counts))
-            raise LaunchError(f"{self.signature} takes {wanted} arguments here, got {len(args)}")
-        places = open_ if len(args) == len(open_) else needed
-        given = {p.name: arg for p, arg in zip(places, args, strict=True)} | named
-        for p in self.parameters:
-            value = given.get(p.name)
-            if value is not None and (p.dims is not None) != arrays_of.is_array(value):
-                kind = "a number" if p.dims is None else "an array"
-                raise LaunchError(f"{p.name} of {self.signature} is {kind}, got {value!r:.60}")
-        return {name: given[name] for name in names if given.get(name) is not None}
 
     def _allocate(
         self, missing: list[Parameter], given: dict[str, Any], views: dict[str, ArrayView]
