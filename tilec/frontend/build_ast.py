@@ -6,11 +6,13 @@ only names, subscripts and tuples of them can be assigned to.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 from tilec.diagnostics import Diagnostic
 from tilec.frontend import ast
+from tilec.frontend.fold import MOST_BITS, TOO_LARGE
 from tilec.source import SourceFile, Span
 
 RESERVED = frozenset(
@@ -267,11 +269,27 @@ class AstBuilder:
         """``128``, ``0x80`` or ``0b1``."""
         text = str(token).replace("_", "").lower()
         base = {"0x": 16, "0b": 2}.get(text[:2], 10)
+        if len(text) > MOST_BITS or int(text, base).bit_length() > MOST_BITS:
+            return self.too_large(token)
         return ast.Literal(self.span(token), int(text, base))
 
     def floating(self, tree: Any, token: Any) -> ast.Literal:
         """``1.5`` or ``1e-3``."""
-        return ast.Literal(self.span(token), float(str(token).replace("_", "")))
+        value = float(str(token).replace("_", ""))
+        return self.too_large(token) if math.isinf(value) else ast.Literal(self.span(token), value)
+
+    def too_large(self, token: Any) -> ast.Literal:
+        """A number that no element type holds, refused."""
+        text = str(token)
+        self.errors.append(
+            Diagnostic(
+                "literal-does-not-fit",
+                f"{text if len(text) <= 20 else f'a number of {len(text)} digits'} is {TOO_LARGE}",
+                [(self.span(token), "written here")],
+                help="infinity is written `inf`",
+            )
+        )
+        return ast.Literal(self.span(token), 0)
 
     def string(self, tree: Any, token: Any) -> ast.Literal:
         """``"text"``."""

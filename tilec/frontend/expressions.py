@@ -29,7 +29,7 @@ from tilec.frontend.checked import (
     Transposed,
     Variable,
 )
-from tilec.frontend.fold import fold_binary, fold_relation
+from tilec.frontend.fold import fold_binary, fold_relation, shown
 from tilec.frontend.meet import (
     axes_of,
     dtype_of,
@@ -319,7 +319,7 @@ class Expressions:
         except (ArithmeticError, TypeError, ValueError) as error:
             self.report.fail(
                 "no-such-number",
-                f"`{op}` has no result for {left.value} and {right.value}",
+                f"`{op}` has no result for {shown(left.value)} and {shown(right.value)}",
                 [(span, str(error))],
             )
         return weak_const(value, span)

@@ -26,6 +26,7 @@ from tilec.frontend.checked import (
     ScalarType,
     TileType,
 )
+from tilec.frontend.fold import fits, largest, shown
 from tilec.frontend.report import Report
 from tilec.ir.types import BOOL, F32, S32, DType
 from tilec.source import Span
@@ -90,9 +91,11 @@ def fit_literal(report: Report, expr: Expr, dtype: DType) -> Const:
     """A literal with element type ``dtype``."""
     assert isinstance(expr, Const)
     value = expr.value
-    if dtype.is_float:
+    if dtype.is_float and fits(value, dtype):
         return Const(ScalarType(dtype), expr.span, float(value))
-    if isinstance(value, int) and dtype.is_integer:
+    if dtype.is_float:
+        reason = f"the largest {dtype} is {largest(dtype):.8g}; `inf` is written as a word"
+    elif isinstance(value, int) and dtype.is_integer:
         low = -(1 << (dtype.bits - 1)) if dtype.kind == "signed" else 0
         high = low + (1 << dtype.bits) - 1
         if low <= value <= high:
@@ -102,7 +105,7 @@ def fit_literal(report: Report, expr: Expr, dtype: DType) -> Const:
         reason = f"{dtype} holds no {'fractions' if dtype.is_integer else 'numbers'}"
     report.fail(
         "literal-does-not-fit",
-        f"{value} cannot be {dtype}",
+        f"{shown(value)} cannot be {dtype}",
         [(expr.span, f"it meets {dtype} values")],
         notes=[reason],
     )
