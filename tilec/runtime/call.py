@@ -15,6 +15,7 @@ from tilec.ir.types import Array
 from tilec.runtime import arrays as arrays_of
 from tilec.runtime.arrays import ArrayView
 from tilec.runtime.expressions import evaluate, spell
+from tilec.runtime.scalars import key as scalar_key
 from tilec.runtime.specialise import LaunchError
 from tilec.source import SourceFile
 
@@ -53,7 +54,7 @@ def quick_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         elif kind.__module__.startswith("cupy"):
             key += (kind, arg.data.ptr, arg.shape, arg.strides, arg.dtype, arg.device.id)
         elif kind in (int, float, bool):
-            key += (kind, arg)
+            key += scalar_key(arg)
         else:
             return None
     return tuple(key)

@@ -38,6 +38,8 @@ from tilec.runtime.call import (
     match,
     quick_key,
 )
+from tilec.runtime.scalars import held
+from tilec.runtime.scalars import key as scalar_key
 from tilec.runtime.specialise import LaunchError, bind_dims, facts_for
 from tilec.source import SourceFile
 from tilec.targets import by_name
@@ -161,7 +163,7 @@ class Kernel:
                 (v.address, v.shape, v.strides, v.dtype, v.device, v.readonly)
                 for v in views.values()
             ),
-            *scalars.values(),
+            *map(scalar_key, scalars.values()),
         )
         if key not in self._ready:
             self._ready[key] = self._prepare(views, scalars)
@@ -286,7 +288,11 @@ class Kernel:
             # Prepared calls are kept and found by address: they must not keep arrays alive.
             seen[name] = replace(found, owner=None)
         dims = bind_dims(types, {name: v.shape for name, v in seen.items()})
-        numbers = {a.name: scalars[a.name] for a in arguments if isinstance(a.type, Scalar)}
+        numbers = {
+            a.name: held(f"{a.name} of {self.signature}", a.type.dtype, scalars[a.name])
+            for a in arguments
+            if isinstance(a.type, Scalar)
+        }
         return Call(types, seen, numbers, dims, module)
 
     def compile(

@@ -20,39 +20,17 @@ from tilec.backend_ptx.module import Launch, Module, activate
 from tilec.backend_ptx.parameters import parameter_kinds
 from tilec.backend_ptx.tensormap import encode
 from tilec.compiler import Compiled
-from tilec.ir.types import DType
 from tilec.runtime.arrays import ArrayView
 from tilec.runtime.expressions import evaluate
 from tilec.runtime.findings import warn
+from tilec.runtime.scalars import key as scalar_key
+from tilec.runtime.scalars import scalar_bits
 from tilec.runtime.specialise import LaunchError, effective_strides
 
 _KEPT = 64
-_INTEGERS = {8: "b", 16: "h", 32: "i", 64: "q"}
 _MOST_CTAS = (1 << 31) - 1
 
 Key = tuple[Any, ...]
-
-
-def scalar_bits(dtype: DType, value: Any) -> bytes:
-    """A scalar argument as the 8 bytes, zero or sign extended, of which a parameter takes some."""
-    if dtype.kind == "bool":
-        return struct.pack("<q", bool(value))
-    if dtype.is_integer:
-        wrapped = int(value) & ((1 << dtype.bits) - 1)
-        if dtype.kind == "signed" and wrapped >> (dtype.bits - 1):
-            wrapped -= 1 << dtype.bits
-        return struct.pack("<q" if wrapped < 0 else "<Q", wrapped)
-    if dtype.name == "f64":
-        return struct.pack("<d", float(value))
-    if dtype.name in ("f32", "tf32"):
-        return struct.pack("<f4x", float(value))
-    if dtype.name == "f16":
-        return struct.pack("<e6x", float(value))
-    if dtype.name == "bf16":
-        one = Arguments(["bf16"])
-        one.set(0, value)
-        return one.value_bytes(0) + bytes(6)
-    raise LaunchError(f"a scalar parameter of type {dtype} cannot be passed")
 
 
 def _as_kind(kind: str, bits: bytes) -> Any:
@@ -87,7 +65,7 @@ class Loaded:
         """Put one launch on a stream."""
         key = (
             *((v.address, v.shape, v.strides) for v in views.values()),
-            *scalars.values(),
+            *map(scalar_key, scalars.values()),
         )
         if key not in self._launches:
             self._launches[key] = self._prepare(views, scalars)

@@ -25,6 +25,7 @@ from tilec.runtime import arrays as arrays_of
 from tilec.runtime import supervise
 from tilec.runtime.arrays import ArrayView
 from tilec.runtime.kernel import Kernel, Program, device_target
+from tilec.runtime.scalars import held
 from tilec.runtime.specialise import LaunchError
 from tilec.source import SourceFile
 
@@ -88,7 +89,8 @@ def make_inputs(
     scalars: dict[str, Any] = {}
     for argument in kernel.body.args:
         if isinstance(argument.type, Scalar):
-            scalars[argument.name] = _number(argument.name, given.get(argument.name, "1"))
+            number = _number(argument.name, given.get(argument.name, "1"))
+            scalars[argument.name] = held(argument.name, argument.type.dtype, number)
     known = array_parameters(kernel)
     for name, type in known.items():
         if name in given:
