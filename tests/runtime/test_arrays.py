@@ -86,6 +86,10 @@ def test_sixteen_bits_can_be_read_as_bfloat16() -> None:
     """numpy has no bf16 of its own; unsigned bits carry it."""
     assert view(np.zeros(4, np.uint16), "bf16").dtype == "bf16"
     assert view(np.zeros(4, np.uint8), "e4m3").dtype == "e4m3"
+    with pytest.raises(ArrayError, match="array of u16 cannot be read as f16"):
+        view(np.zeros(4, np.uint16), "f16")
+    with pytest.raises(ArrayError, match="array of s16 cannot be read as u16"):
+        view(np.zeros(4, np.int16), "u16")
     with pytest.raises(ArrayError, match="array of f16 cannot be read as bf16"):
         view(np.zeros(4, np.float16), "bf16")
     with pytest.raises(ArrayError, match="array of u8 cannot be read as bf16"):

@@ -74,8 +74,19 @@ def test_the_element_type_comes_from_the_arrays_and_bits_stand_for_bf16() -> Non
 
 
 def test_bound_parameters_win() -> None:
-    x = np.full((3, 4), 0x3C00, np.uint16)  # 1.0 as f16 bits
-    assert np.all(example("add").using(T="f16")(x, x) == 2.0)
+    x = np.full((3, 4), 0x3F80, np.uint16)  # 1.0 as bf16 bits
+    assert np.all(example("add").using(T="bf16")(x, x) == 0x4000)
+    with pytest.raises(tilec.LaunchError, match=r"a is an array of f16, .* takes bf16"):
+        example("add").using(T="bf16")(random(3, 4), random(3, 4))
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.int16])
+def test_integers_are_no_f16(dtype: Any) -> None:
+    x = np.ones((3, 4), dtype)
+    with pytest.raises(tilec.LaunchError, match=r"a is an array of [us]16, .* takes f16"):
+        example("add").using(T="f16")(x, x)
+    with pytest.raises(tilec.LaunchError, match=r"b is an array of [us]16, .* takes f16"):
+        example("add")(random(3, 4), x)
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,9 @@ def is_array(value: Any) -> bool:
 
 
 def view(array: Any, dtype: str | None = None) -> ArrayView:
-    """The view of an array; `dtype` reads 8- or 16-bit integers as a float of the same width."""
+    """The view of an array; `dtype` reads 8- or 16-bit integers as a float of that width that
+    NumPy has not.
+    """
     if isinstance(array, ArrayView):
         found = array
     elif framework(array) == "torch":
@@ -151,12 +153,15 @@ def view(array: Any, dtype: str | None = None) -> ArrayView:
 
 
 def reinterpret(found: ArrayView, dtype: str) -> ArrayView:
-    """The same bytes under another dtype of the same width, where one side is an integer."""
+    """The same bytes under another dtype: bf16 and fp8 from integers, and tf32 from f32.
+
+    f16 is no such case: every framework has it, and integers that were meant as numbers would pass.
+    """
     if found.dtype == dtype:
         return found
     same_width = ELEMENT_BYTES[dtype] == found.element_bytes
-    carrier = found.dtype in {"u8", "u16", "s8", "s16"} or (found.dtype, dtype) == ("f32", "tf32")
-    if not (same_width and carrier):
+    bits = found.dtype in {"u8", "u16", "s8", "s16"} and dtype in {"bf16", "e4m3", "e5m2"}
+    if not (same_width and (bits or (found.dtype, dtype) == ("f32", "tf32"))):
         raise ArrayError(f"an array of {found.dtype} cannot be read as {dtype}")
     return ArrayView(
         found.address, found.shape, found.strides, dtype, found.device, found.owner, found.readonly
