@@ -25,7 +25,7 @@ from tilec.ir.types import Array, Scalar
 from tilec.ir.verify import VerifyError, verify
 from tilec.passes.base import Context
 from tilec.passes.check_schedule import BadChoice, BadChoices, shape_faults, shown_value
-from tilec.passes.refusal import NotInThisVersion
+from tilec.passes.refusal import InnerRefusal, NotInThisVersion
 from tilec.source import SourceFile, Span
 from tilec.targets.base import Target
 
@@ -298,6 +298,8 @@ def _refusal(refusal: Refused, module: Module, running: str) -> Diagnostic:
     labels = at_line(module, int(found[1]), "asked for here") if found else []
     message = text[found.end() :] if found and labels else text
     notes = [f"the pass {running} declined"]
+    if isinstance(refusal, InnerRefusal) and len(refusal.path) > 1:
+        notes.append(f"within {', '.join(reversed(refusal.path[:-1]))}")
     if isinstance(refusal, NotInThisVersion):
         return Diagnostic("not-in-this-version", message, labels, notes=notes)
     return Diagnostic("refused", message, labels, notes=notes)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.gpu.cta_text import Text
+from tilec.compiler import compile_source
+from tilec.diagnostics import DiagnosticError
 from tilec.ir.declare import Refused
 from tilec.ir.parser import parse_module
 from tilec.layout.fragments import accumulator, blocked
@@ -14,6 +16,7 @@ from tilec.layout.linear import Layout
 from tilec.layout.shared import swizzled
 from tilec.passes.base import Context
 from tilec.pipeline import run
+from tilec.source import SourceFile
 from tilec.targets import by_name
 
 Build = Callable[[Text], None]
@@ -430,3 +433,20 @@ def test_selection_says_why_it_declines(name: str, because: str, build: Build) -
             stop_after="select-instructions",
         )
     assert because in str(caught.value)
+
+
+def test_a_refusal_deep_inside_stands_at_the_innermost_line() -> None:
+    text = """kernel f(x: f64[M, N], r: out f64[M]):
+    for i in parallel(tiles(M)):
+        s = zeros[f64](i)
+        for j in tiles(N):
+            s += rowsum(exp(x[i, j]))
+        r[i] = s
+"""
+    with pytest.raises(DiagnosticError) as caught:
+        compile_source(SourceFile("f.tk", text), None, {}, by_name("90"))
+    (found,) = caught.value.diagnostics
+    assert found.span is not None
+    assert text[found.span.start : found.span.end] == "s += rowsum(exp(x[i, j]))"
+    assert "source line" not in found.message
+    assert any("flow.for of line 4" in note for note in found.notes)

@@ -107,7 +107,10 @@ class Frames:
             classes = axes.all_of(value)
             if len(classes) > 1 and None not in classes and classes not in self.frames:
                 rowwise = (classes, len(classes) - 1) in reduced
-                self.frames[classes] = self._free_frame(classes, rowwise)
+                try:
+                    self.frames[classes] = self._free_frame(classes, rowwise)
+                except Refused as refusal:
+                    raise refused(_maker(value), str(refusal)) from None
 
     def register(self, value: Value[Any]) -> Register:
         """The register type of a tile in one group."""
@@ -200,6 +203,10 @@ def _fitting_blocked(shape: tuple[int, ...], threads: int, vector: int) -> Layou
         return blocked(shape, threads, vector, 8)
     except (LayoutError, LayoutRefusal) as error:
         raise Refused(str(error)) from None
+
+
+def _maker(value: Value[Any]) -> Op | None:
+    return value.owner if isinstance(value.owner, Op) else None
 
 
 def _tiles(region: Region) -> list[Value[Any]]:

@@ -19,6 +19,7 @@ from tilec.ir.types import Bits, DType, Register, Scalar, Type
 from tilec.layout.index_map import IndexMap, ShiftTerm
 from tilec.passes.base import Context
 from tilec.passes.ranges import Ranges
+from tilec.passes.refusal import within
 
 PtxValue = Value[Bits]
 RuleT = TypeVar("RuleT", bound=Callable[..., None])
@@ -111,8 +112,7 @@ class Selector:
                     try:
                         rule(self, op)
                     except Refused as refusal:
-                        where = f" (source line {op.loc.line})" if op.loc else ""
-                        raise Refused(f"{op.name}{where}: {refusal}") from None
+                        raise within(op, refusal) from None
                 return
         raise Refused(f"no way to lower {op.name} is known")
 
