@@ -151,7 +151,7 @@ class Calls:
                  (declared[0].span, "it is declared to return this")],
                 help="end it with `return ...`",
             )  # fmt: skip
-        if frame.results and any(_stores(self.check.block)):
+        if frame.results and any(stores(self.check.block)):
             self.check.report.fail(
                 "stores-and-returns",
                 f"`{name}` stores into an array and returns a value",
@@ -176,7 +176,7 @@ def _at(value: Expr, span: Span) -> Expr:
     return type(value)(**{**kept, "span": span})
 
 
-def _stores(block: list[Statement]) -> Iterator[Statement]:
+def stores(block: list[Statement]) -> Iterator[Statement]:
     """The stores in a block and the blocks within it."""
     for node in block:
         if isinstance(node, Store | Scatter):
@@ -184,7 +184,7 @@ def _stores(block: list[Statement]) -> Iterator[Statement]:
         for part in fields(node):
             inner = getattr(node, part.name)
             if isinstance(inner, list):
-                yield from _stores([item for item in inner if isinstance(item, Statement)])
+                yield from stores([item for item in inner if isinstance(item, Statement)])
 
 
 def only_values(check: Checker, node: ast.Statement) -> None:

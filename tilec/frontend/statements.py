@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from tilec.frontend import ast
 from tilec.frontend.assignments import Assignments
 from tilec.frontend.checked import (
+    ArrayType,
     Branch,
     Carried,
     CheckedKernel,
@@ -29,7 +30,7 @@ from tilec.frontend.checked import (
     Variable,
 )
 from tilec.frontend.choices import chosen
-from tilec.frontend.functions import Calls, only_values, static_assert
+from tilec.frontend.functions import Calls, only_values, static_assert, stores
 from tilec.frontend.loops import LoopAxes, iterable_call
 from tilec.frontend.meet import axes_of, is_weak, settle
 from tilec.frontend.names import Binding, Broken, Scope, SizeChoice
@@ -51,6 +52,11 @@ def assigned_names(body: tuple[ast.Statement, ...]) -> Iterator[str]:
                 yield from assigned_names(node.otherwise)
             case ast.For() | ast.While() | ast.Strict():
                 yield from assigned_names(node.body)
+
+
+def is_written(parameter: Variable) -> bool:
+    """Whether a parameter is declared as an array that a kernel writes."""
+    return isinstance(parameter.type, ArrayType) and parameter.type.mode != "in"
 
 
 class Checker(Assignments):
@@ -78,6 +84,16 @@ class Checker(Assignments):
                 f"`{node.name}` computes nothing",
                 [(node.span, "this kernel has no `parallel` loop")],
                 help="write `for i, j in parallel(tiles(M), tiles(N)):`",
+            )
+        if not self.report.errors and not any(stores(self.block)):
+            outs = [p.name for p in self.checked.parameters if is_written(p)]
+            self.report.error(
+                "writes-nothing",
+                f"`{node.name}` writes nothing",
+                [(node.span, "no line of this kernel stores into an array")],
+                help=f"store what it computes: `{outs[0]}[...] = ...`"
+                if outs
+                else "declare an array `out` and store into it",
             )
         return self.checked
 
