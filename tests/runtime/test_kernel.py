@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tilec
+from tests.ptx.assemblers import assemble_cleanly
 from tilec.backend_ptx.assembler_log import AssemblerNote
 from tilec.runtime import kernel as kernels
 from tilec.runtime import launch
@@ -348,3 +349,23 @@ def test_sizes_of_one_class_share_a_compilation() -> None:
     assert compiled(1000, 1000) is compiled(1016, 1000)
     assert compiled(1000, 2048) is compiled(1000, 4096)
     assert compiled(1000, 1000) is not compiled(1000, 1001)
+
+
+@pytest.mark.usefixtures("_fake_driver")
+@pytest.mark.parametrize(("dtype", "value"), [("bool", True), ("bool", False), ("s32", -3)])
+def test_a_small_scalar_is_passed_in_a_parameter_that_ptx_has(dtype: str, value: Any) -> None:
+    text = (
+        f"kernel k(x: {dtype}, a: bf16[M, N], c: out bf16[M, N]):\n"
+        "    for i, j in parallel(tiles(M), tiles(N)):\n"
+        f"        c[i, j] = where({'x' if dtype == 'bool' else 'x > -4'}, a[i, j], 0.0)\n"
+    )
+    k = tilec.compile(text).k
+    views = {x: device_array((64, 64), (64, 1), (1 + i) << 20) for i, x in enumerate("ac")}
+    call = k.sort_out(views, {"x": value}, by_name("90"))
+    loaded = k.load(call, by_name("90"), 0)
+    loaded(call.views, call.scalars, 0)
+    place = loaded.compiled.parameters.index(("scalar", "x"))
+    (made,) = _FakeLaunch.made
+    stored = int.from_bytes(made.arguments.value_bytes(place), "little", signed=value < 0)
+    assert stored == value
+    assemble_cleanly(loaded.compiled.ptx)

@@ -72,6 +72,15 @@ def _stray_role(sel: Selector, op: cta.Role) -> None:
     raise Refused("roles stand in the kernel's body only")
 
 
+def _read_argument(sel: Selector, arg: Value[Scalar], kind: str) -> None:
+    if kind != "pred":
+        sel.set(arg, sel.parameter("scalar", arg.name, bits=kind, name=arg.name))
+        return
+    # PTX ISA, .param: a predicate is no type of a kernel parameter.
+    word = sel.parameter("scalar", arg.name, bits="b32", name=arg.name)
+    sel.set(arg, sel.alu_on(sel.kernel_entry, "setp.ne.u32", word, 0, kind="pred"))
+
+
 @tile_pass("select-instructions", level="cta", produces="ptx")
 def select_instructions(kernel: Kernel, ctx: Context) -> None:
     """Every op is an instruction over virtual registers or a fixed template."""
@@ -81,8 +90,7 @@ def select_instructions(kernel: Kernel, ctx: Context) -> None:
     )
     for arg in kernel.body.args:
         if isinstance(arg.type, Scalar):
-            kind = register_kind(arg.type.dtype)
-            sel.set(arg, sel.parameter("scalar", arg.name, bits=kind, name=arg.name))
+            _read_argument(sel, arg, register_kind(arg.type.dtype))
         elif not isinstance(arg.type, Array):
             raise Refused(f"{arg!r} cannot be a kernel parameter")
     roles: list[cta.Role] = []
