@@ -29,6 +29,16 @@ EPILOGUES = {
         "c: out f32[M, N], d: out f16[M, N]",
         ["y = max(acc, 0.0) * acc", "c[i, j] = y", "d[i, j] = cast[f16](y)"],
     ),
+    "bias, residual and gelu into three outputs": (
+        "bias: f32[N], r: f32[M, N], c: out f16[M, N], d: out bf16[M, N], e: out f32[M, N]",
+        [
+            "x = acc + bias[j][None, :] + r[i, j]",
+            f"y = {GELU}",
+            "c[i, j] = cast[f16](y)",
+            "d[i, j] = cast[bf16](y)",
+            "e[i, j] = y",
+        ],
+    ),
 }
 HEAD = """kernel f(a: bf16[M, K], b: bf16[N, K], {}):
     for i, j in parallel(tiles(M), tiles(N)):

@@ -176,6 +176,8 @@ def cut_early(region: Region) -> None:
         if not rewrite.apply(region, rule):
             return
         rewrite.remove_dead(region)
+        # What has several users is cut once for all of them, before the work behind it is.
+        rewrite.remove_duplicates(region)
 
 
 def cut_first(op: cta.Slice, builder: Builder) -> list[Value[Any]] | None:
