@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilec import pipeline
-from tilec.diagnostics import Diagnostic, DiagnosticError
+from tilec.diagnostics import Diagnostic, DiagnosticError, require_utf8
 from tilec.ir.core import Kernel, Module
 from tilec.ir.declare import Refused
 from tilec.ir.facts import ArrayFacts, Facts, Remark, Schedule
@@ -182,6 +182,7 @@ def read_module(text: SourceFile) -> Module:
     """A module from the text of a dump; what is wrong in it is reported on its own lines."""
     from tilec.ir.parser import IRSyntaxError, parse_module
 
+    require_utf8(text)
     try:
         module = parse_module(text.text)
     except IRSyntaxError as error:

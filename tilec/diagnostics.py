@@ -61,6 +61,22 @@ class DiagnosticError(Exception):
         return render(self.diagnostics)
 
 
+def require_utf8(source: SourceFile) -> None:
+    """Refuse a file whose bytes are no UTF-8, at the first of them."""
+    if source.undecoded is None:
+        return
+    place, byte = source.undecoded
+    raise DiagnosticError(
+        Diagnostic(
+            "not-utf-8",
+            f"{source.name} is not encoded as UTF-8",
+            [(Span(source, place, place + 1), f"this is the byte 0x{byte:02X}")],
+            notes=["everything before it is; other encodings, such as Latin-1, are not read"],
+            help="save the file as UTF-8",
+        )
+    )
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A help text naming the closest known word, or nothing."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)

@@ -18,11 +18,20 @@ class SourceFile:
 
     name: str
     text: str
+    undecoded: tuple[int, int] | None = None
+    """Where the text is no UTF-8, and the byte found there; such a text is only for messages."""
 
     @classmethod
     def read(cls, path: str | Path) -> SourceFile:
-        """The file at ``path``, as UTF-8, with newlines made uniform."""
-        return cls(str(path), Path(path).read_text(encoding="utf-8"))
+        """The file at ``path``, as UTF-8, with newlines made uniform and no byte order mark."""
+        data = Path(path).read_bytes().removeprefix(b"\xef\xbb\xbf")
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        try:
+            return cls(str(path), data.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            place = len(data[: error.start].decode("utf-8"))
+            text = data.decode("utf-8", errors="replace")
+            return cls(str(path), text, (place, data[error.start]))
 
     @cached_property
     def line_starts(self) -> tuple[int, ...]:

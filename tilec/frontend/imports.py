@@ -170,7 +170,7 @@ class Files:
                 return parse(SourceFile.read(folder / item.module))
             if item.module in shipped_names():
                 return _shipped(item.module.removeprefix("std."))
-        except (OSError, UnicodeDecodeError):
+        except OSError:
             pass
         except DiagnosticError as error:
             here = (item.span, "imported here")

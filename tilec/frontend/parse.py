@@ -12,7 +12,7 @@ import re
 from functools import cache
 from typing import Any
 
-from tilec.diagnostics import Diagnostic, DiagnosticError
+from tilec.diagnostics import Diagnostic, DiagnosticError, require_utf8
 from tilec.frontend import ast
 from tilec.frontend.build_ast import AstBuilder
 from tilec.frontend.indent import BadIndentation, Indentation
@@ -120,6 +120,7 @@ _OPERATORS = frozenset({"COMPARE", "SIGN", "FACTOR", "SHIFT", "POWER", "AND", "O
 
 def parse(source: SourceFile) -> ast.Module:
     """The syntax tree of ``source``; raises ``DiagnosticError`` with all that was found."""
+    require_utf8(source)
     text = source.text if source.text.endswith("\n") else source.text + "\n"
     errors: list[Diagnostic] = []
     module: ast.Module | None = None
