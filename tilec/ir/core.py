@@ -225,6 +225,17 @@ class Op:
         types: Sequence[Type],
     ) -> Op:
         """Build from the generic text form; raises ``TypeError`` on a structural mismatch."""
+        return cls(**cls.fields_of_parts(operand_values, attributes, region_values, types))
+
+    @classmethod
+    def fields_of_parts(
+        cls,
+        operand_values: Sequence[Value[Any]],
+        attributes: dict[str, Any],
+        region_values: Sequence[Region],
+        types: Sequence[Type],
+    ) -> dict[str, Any]:
+        """The constructor's arguments for ``from_parts``."""
         kwargs: dict[str, Any] = dict(attributes)
         values, regions = list(operand_values), list(region_values)
         slots = [key for key, spec in cls.specs.items() if spec.role == "operand"]
@@ -243,7 +254,7 @@ class Op:
             raise TypeError(f"{cls.name}: too many operands")
         if regions:
             raise TypeError(f"{cls.name}: too many regions")
-        return cls(**kwargs)
+        return kwargs
 
     def __repr__(self) -> str:
         from tilec.ir.printer import op_text

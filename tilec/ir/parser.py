@@ -10,9 +10,10 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from tilec.ir.core import Kernel, Loc, Module, Op, Region, Value
+from tilec.ir.kinds import value_faults
 from tilec.ir.printer import plain_hint
 from tilec.ir.types import DTYPES, DType, Scalar, Type
-from tilec.layout.linear import Layout
+from tilec.layout.linear import Layout, LayoutRefusal
 from tilec.source import SourceFile
 from tilec.tables import IR, parser_of
 
@@ -141,8 +142,11 @@ class _Reader:
             raise _fail(f"there is no op {name}", name)
         attrs = {key: _declared(cls, key, value) for key, value in parts["attrs"].items()}
         try:
-            return cls.from_parts(parts["operands"], attrs, regions, parts["result_types"])
-        except (TypeError, ValueError, AttributeError) as error:
+            fields = cls.fields_of_parts(parts["operands"], attrs, regions, parts["result_types"])
+            for fault in value_faults(cls, fields):
+                raise TypeError(fault)
+            return cls(**fields)
+        except (TypeError, ValueError, LayoutRefusal) as error:
             raise _fail(f"{name}: {error}", name) from None
 
     def define(self, op: Op, parts: dict[str, Any], at: Token) -> None:

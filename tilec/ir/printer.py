@@ -173,6 +173,11 @@ def op_text(op: Op) -> str:
     return "\n".join(_op_lines(op, _Names(None), ""))
 
 
+def attribute_text(value: Any) -> str:
+    """An attribute's value with its layout spelled out, for messages."""
+    return _attribute_text(value, _Names(None))
+
+
 def type_text(type: Type) -> str:
     """One type with its layout spelled out, for messages."""
     return _type_text(type, _Names(None))

@@ -3,7 +3,8 @@
 It checks that
   1. every op and every type belongs to the module's level;
   2. every operand is defined before its use, in the same region or one around it;
-  3. result types are those that the op infers from its operands;
+  3. operands, attributes and results are of the kinds that the op declares (see ``kinds``), and
+     result types are those that the op infers from its operands;
   4. terminators stand last, and only there;
   5. no size symbol is left at levels ``cta`` and ``ptx`` in the types of tiles;
   6. each op's own ``check`` has nothing to say;
@@ -18,7 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilec.ir.core import Kernel, Module, Op, Region, Value
+from tilec.ir.kinds import kind_faults
 from tilec.ir.types import Flight, Free, Register, Ring, Shared, Slot, Type
+from tilec.layout.linear import LayoutRefusal
 
 
 @dataclass(frozen=True)
@@ -99,9 +102,12 @@ def _op_faults(op: Op, families: tuple[str, ...], types: tuple[type, ...]) -> li
     messages.extend(
         f"size symbol {symbol} is left in {v.type}" for v in values for symbol in _symbols(v.type)
     )
+    wrong = list(kind_faults(op))
+    if wrong:
+        return [*messages, *wrong]
     try:
         inferred = list(op.infer())
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, LayoutRefusal) as error:
         return [*messages, str(error)]
     found = [r.type for r in op.results]
     if inferred != found:

@@ -42,6 +42,11 @@ class ExtentOf(Op, name="tile.extent"):
         """Extents are s32: arrays with a longer axis are refused at launch."""
         return [Scalar(S32)]
 
+    def check(self) -> Iterator[str]:
+        """The axis exists."""
+        if not 0 <= self.axis < len(self.array.type.shape):
+            yield f"{self.array.type} has no axis {self.axis}"
+
 
 class Whole(Op, name="tile.whole"):
     """All indices of one axis of an array, the subscript ``:``.
@@ -56,6 +61,8 @@ class Whole(Op, name="tile.whole"):
 
     def infer(self) -> Sequence[Type]:
         """An index over the axis."""
+        if not 0 <= self.axis < len(self.array.type.shape):
+            raise TypeError(f"{self.array.type} has no axis {self.axis}")
         return [Index(self.size, self.array.type.shape[self.axis])]
 
 
