@@ -72,6 +72,7 @@ def front(
 
 def only_kernel(names: list[str], where: str) -> str:
     """The single name, or a diagnostic that lists what there is to choose from."""
+    names = list(dict.fromkeys(names))  # that one name is there twice is said by the checker
     if len(names) == 1:
         return names[0]
     found = f"there are {', '.join(names)}" if names else "there is none"

@@ -28,8 +28,9 @@ def check(
     """
     report = Report()
     outer = Files(report).scope(module)
-    chosen = [k for k in module.kernels if kernel in (None, k.name)]
-    names = [k.name for k in module.kernels]
+    names = list(dict.fromkeys(k.name for k in module.kernels))
+    firsts = [next(k for k in module.kernels if k.name == name) for name in names]
+    chosen = [k for k in firsts if kernel in (None, k.name)]
     if not chosen and (kernel is not None or not module.functions):
         raise DiagnosticError([*report.errors, no_such_kernel(module.source, kernel, names)])
     _check_bindings(report, chosen, bindings)

@@ -70,6 +70,13 @@ _ARITHMETIC = {
     "^": ("xor", "bits"),
 }
 _RELATIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+_OF_OTHER_LANGUAGES = {
+    "break": "a loop runs to its end; `while` with a condition ends when you say",
+    "continue": "put the rest of the block into an `if`",
+    "True": "write `true`",
+    "False": "write `false`",
+}
+"""What to write instead of words that others have."""
 _STORAGE_ONLY = frozenset({"e4m3", "e5m2", "tf32"})
 _PRODUCT_TYPES = frozenset({"f16", "bf16"})
 
@@ -158,6 +165,13 @@ class Expressions:
                 f"`{name.id}` is a function",
                 [(name.span, "used as a value here")],
                 help=f"call it: `{name.id}(...)`",
+            )
+        if name.id in _OF_OTHER_LANGUAGES:
+            self.report.fail(
+                "unknown-name",
+                f"`{name.id}` is not in the language",
+                [(name.span, "used here")],
+                help=_OF_OTHER_LANGUAGES[name.id],
             )
         self.report.fail(
             "unknown-name",

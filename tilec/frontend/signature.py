@@ -111,7 +111,8 @@ def _comptime_value(
             "parameter-has-no-value",
             f"`{name}` has neither a value nor a default",
             [(item.span, "declared here")],
-            help=f"compile with `-D {name}=...`, or give a default: `{name}: {kind} = ...`",
+            help=f"compile with `-D {name}=...`, call `.using({name}=...)` from Python, "
+            f"or give a default: `{name}: {kind} = ...`",
         )
     if kind == "dtype":
         return check.dtype(item.default, "this default")

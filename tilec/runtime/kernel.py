@@ -281,7 +281,7 @@ class Kernel:
             except ArrayError:
                 raise LaunchError(
                     f"{name} is an array of {view.dtype}, {self.signature} takes "
-                    f"{types[name].dtype}"
+                    f"{types[name].dtype}{self._chosen_by(name)}"
                 ) from None
             if view.readonly and types[name].mode != "in":
                 raise LaunchError(f"{name} is written by {self.name}, and the array is read-only")
@@ -294,6 +294,13 @@ class Kernel:
             if isinstance(a.type, Scalar)
         }
         return Call(types, seen, numbers, dims, module)
+
+    def _chosen_by(self, name: str) -> str:
+        """What to write where a parameter's elements are a compile-time parameter's, or nothing."""
+        type_name = next(p.type_name for p in self.parameters if p.name == name)
+        if not any(c.name.id == type_name for c in self._node.comptime):
+            return ""
+        return f" for {type_name}; choose it with `.using({type_name}=...)`"
 
     def compile(
         self, call: Call, target: Target, facts: Facts | None = None, dump: Any = None
