@@ -90,3 +90,28 @@ def _read_widths(source: SourceFile) -> list[int]:
     run_passes(module, target, stop_after="overlap-stores")
     walked = module.kernels[0].body.walk()
     return [int(op.type.shape[1]) for op in walked if isinstance(op, cta.Read)]
+
+
+LOOPS = {
+    "subtracted": "acc = acc - a[i, k] @ b[j, k].T",
+    "subtracted twice": "acc -= 2 * (a[i, k] @ b[j, k].T)",
+    "scaled": "acc += (a[i, k] @ b[j, k].T) * 0.5",
+}
+
+
+@pytest.mark.skipif(find_tool("ptxas") is None, reason="ptxas is not installed")
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_product_beside_a_sum_takes_a_tile_that_leaves_room_for_both(name: str) -> None:
+    text = HEAD.format("c: out f16[M, N]").replace("acc += a[i, k] @ b[j, k].T", LOOPS[name])
+    text += "        c[i, j] = cast[f16](acc)\n"
+    compiled = compile_source(SourceFile("f.tk", text), None, {}, by_name("90"))
+    assert dict(compiled.schedule.tiles)["j"] == 128
+    assert assemble(compiled.ptx, compiled.target).spill_bytes == 0
+
+
+def test_a_pinned_tile_is_kept_though_its_sums_do_not_fit() -> None:
+    text = HEAD.format("c: out f16[M, N]").replace("acc += a[i, k] @ b[j, k].T", LOOPS["scaled"])
+    text += "        c[i, j] = cast[f16](acc)\n"
+    pins = Schedule(tiles=(("j", 256),))
+    compiled = compile_source(SourceFile("f.tk", text), None, {}, by_name("90"), None, pins)
+    assert dict(compiled.schedule.tiles)["j"] == 256

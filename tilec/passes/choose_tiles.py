@@ -36,6 +36,7 @@ from tilec.passes.frames import (
     access_vector,
     warps_per_row,
 )
+from tilec.passes.live_results import live_results
 from tilec.passes.mapping import map_refusal, tile_axes
 from tilec.passes.refusal import refused
 from tilec.passes.unformed import refuse_unformed
@@ -154,6 +155,7 @@ class Chooser:
         deep = self.axes.of(main.a, 1)
         element = main.a.type.dtype.bytes
         accumulators = len({op.acc for op in dots})
+        live = max(accumulators, live_results(self.axes, self.kernel.body, dots))
         mapped = self.rings = self.mapped(dots)
         if not mapped:
             # The warps bring operands themselves, which one warpgroup does for itself.
@@ -166,7 +168,9 @@ class Chooser:
             self.schedule = replace(self.schedule, warpgroups=None)
         extents = (self.bound(rows), self.bound(columns), self.bound(deep))
         best = min(
-            self.candidates(rows, columns, deep, element, mapped, accumulators),
+            # A pinned tile may hold more than registers do: it is kept, and what is over spills.
+            self.candidates(rows, columns, deep, element, mapped, live)
+            or self.candidates(rows, columns, deep, element, mapped, accumulators),
             key=lambda s: launch_cycles(self.ctx.target, s, element, extents, 1),
             default=None,
         )
