@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,11 @@ import pytest
 
 from tests.passes.programs import Program
 from tests.passes.test_meaning import check_everywhere, promised, unpromised
+from tilec.backend_ptx.assemble import assemble, find_tool
+from tilec.compiler import compile_source
 from tilec.ir.facts import Schedule
+from tilec.source import SourceFile
+from tilec.targets import by_name
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -103,3 +108,31 @@ kernel f(x: f32[M, N], t: f32[M, 24], y: out f32[M], z: out f32[M], s: f32):
             sizes={"M": 40, "N": 50, "T": 24},
         )
         check_everywhere(program, promised(program, program.sizes, 16), Schedule())
+
+
+SHORT_ROWS = Program(
+    """kernel f(x: f16[M, N], w: f32[N], r: out f32[M], y: out f32[M, N]):
+    for i in parallel(tiles(M, 48)):
+        s = zeros[f32](i)
+        for j in tiles(N, 80):
+            s += rowsum(cast[f32](x[i, j]) * w[j][None, :])
+        for j in tiles(N, 80):
+            y[i, j] = cast[f32](x[i, j]) + s[:, None]
+        r[i] = s
+""",
+    {"x": "MN", "w": "N", "r": "M", "y": "MN"},
+    lambda x: {"r": x.x @ x.w, "y": x.x + (x.x @ x.w)[:, None]},
+    sizes={"M": 100, "N": 170},
+)
+
+
+@pytest.mark.parametrize(("m", "n"), [(100, 170), (96, 160)])
+def test_lanes_that_a_short_row_leaves_over_hold_other_rows(m: int, n: int) -> None:
+    program = replace(SHORT_ROWS, sizes={"M": m, "N": n})
+    check_everywhere(program, promised(program, program.sizes, 16), Schedule())
+
+
+@pytest.mark.skipif(find_tool("ptxas") is None, reason="ptxas is not installed")
+def test_short_rows_spill_nothing() -> None:
+    compiled = compile_source(SourceFile("f.tk", SHORT_ROWS.text), None, {}, by_name("90"))
+    assert assemble(compiled.ptx, compiled.target).spill_bytes == 0

@@ -171,9 +171,13 @@ class Frames:
             while shape[1] % last:
                 last //= 2
             try:
-                return rows(shape, self.team.warps, last, self.team.threads)
+                whole = rows(shape, self.team.warps, last, self.team.threads)
             except (LayoutError, LayoutRefusal) as error:
                 raise Refused(str(error)) from None
+            # Lanes that a short row has no use for hold other rows rather than copies of it.
+            shared = _fitting_blocked(shape, self.team.threads, last)
+            fewer = shared.size("reg") < whole.size("reg")
+            return shared if fewer and not _copied_over_warps(shared) else whole
         order = [a for a in range(len(shape)) if a != contiguous] + [contiguous]
         layout = _fitting_blocked(tuple(shape[a] for a in order), self.team.threads, width)
         return layout.permute(*(order.index(a) for a in range(len(shape))))
@@ -203,6 +207,10 @@ def _fitting_blocked(shape: tuple[int, ...], threads: int, vector: int) -> Layou
         return blocked(shape, threads, vector, 8)
     except (LayoutError, LayoutRefusal) as error:
         raise Refused(str(error)) from None
+
+
+def _copied_over_warps(layout: Layout) -> bool:
+    return any(placed.space == "warp" and placed.digit.is_copy for placed in layout.placed)
 
 
 def _maker(value: Value[Any]) -> Op | None:
