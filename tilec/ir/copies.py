@@ -44,7 +44,12 @@ def _misfits(
         and isinstance(tile, Shared)
     ):
         return
-    rank = len(made.array.type.shape)
+    array = made.array.type
+    if isinstance(op, cta.Load) and array.mode == "out":
+        yield Fault(op, "an out parameter is never read")
+    if isinstance(op, cta.StoreTile) and array.mode == "in":
+        yield Fault(op, "an in parameter is never written")
+    rank = len(array.shape)
     if len(origin) != rank:
         yield Fault(op, f"the array has {rank} axes, the origin gives {len(origin)}")
     if len(axes) != len(tile.shape) or not set(axes) <= set(made.axes):

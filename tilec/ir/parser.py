@@ -208,7 +208,10 @@ class _Reader:
         if len(kinds) != len(raw):
             raise _fail(f"{name} has {len(kinds)} fields, found {len(raw)}", tree)
         values = [self.type_field(t, kind) for t, (_, kind) in zip(raw, kinds, strict=True)]  # type: ignore[arg-type]
-        return cls(*values)
+        try:
+            return cls(*values)
+        except ValueError as error:
+            raise _fail(f"{name}: {error}", tree) from None
 
     def type_field(self, tree: Tree[Token], kind: Any) -> Any:
         if tree.data == "layout_ref":

@@ -24,6 +24,10 @@ def is_symbol(extent: Extent) -> bool:
 Shape = tuple[Extent, ...]
 
 
+MODES = ("in", "out", "inout")
+"""What a kernel may do with an array: read it, write it, or both."""
+
+
 @dataclass(frozen=True, slots=True)
 class DType:
     """An element type: its name, its width in bits, and its kind."""
@@ -105,6 +109,11 @@ class Array(Type, name="array"):
     dtype: DType
     shape: Shape
     mode: str
+
+    def __post_init__(self) -> None:
+        """The mode is known."""
+        if self.mode not in MODES:
+            raise ValueError(f"mode {self.mode} is none of {', '.join(MODES)}")
 
 
 @dataclass(frozen=True)

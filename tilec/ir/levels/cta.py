@@ -63,6 +63,11 @@ class ExtentOf(Op, name="cta.extent"):
         """An s32."""
         return [Scalar(S32)]
 
+    def check(self) -> Iterator[str]:
+        """The axis exists."""
+        if not 0 <= self.axis < len(self.array.type.shape):
+            yield f"{self.array.type} has no axis {self.axis}"
+
 
 class Grid(Op, name="cta.grid", effects=Effects.ORDERS):
     """The number of CTAs to launch; computed by the launcher from extents and constants."""
@@ -82,9 +87,14 @@ class TensorMapOf(Op, name="cta.tensor_map"):
     out: Value[TensorMap] = result()
 
     def check(self) -> Iterator[str]:
-        """As many box extents as axes."""
+        """As many box extents as axes, each axis of the array once, and the array's elements."""
+        array = self.array.type
         if not isinstance(self.type, TensorMap) or len(self.type.box) != len(self.axes):
             yield "the box needs one extent for each axis"
+        elif self.type.dtype != array.dtype:
+            yield f"the map copies {self.type.dtype}, the array holds {array.dtype}"
+        if sorted(self.axes) != list(range(len(array.shape))):
+            yield f"axes {self.axes} do not name each axis of {array} once"
 
 
 class CtaIndex(Op, name="cta.index"):
@@ -459,6 +469,37 @@ class Weave(Op, name="cta.weave"):
 
 # --- moving tiles ------------------------------------------------------------------------------
 
+PUTS = ("stmatrix", "store")
+GETS = ("ldmatrix", "load")
+ACCESS_BYTES = 16
+"""The widest access of one thread (PTX ISA, ld and st: .v4 of 32 bits)."""
+
+
+def _origin_faults(array: Array, origin: Sequence[Value[Any]]) -> Iterator[str]:
+    if len(origin) != len(array.shape):
+        yield f"the array has {len(array.shape)} axes, the origin gives {len(origin)}"
+    if any(v.type != Scalar(S32) for v in origin):
+        yield "places in an array are s32"
+
+
+def _access_faults(op: Read | Write, tile: Register) -> Iterator[str]:
+    """What reading and writing a register tile of an array have in common."""
+    array = op.array.type
+    yield from _origin_faults(array, op.origin)
+    if tile.dtype != array.dtype:
+        yield f"the tile holds {tile.dtype}, the array {array.dtype}"
+    if len(op.axes) != len(tile.shape) or not _distinct(op.axes, len(array.shape)):
+        yield f"axes {op.axes} do not name one axis of {array} for each of the tile's"
+    if not _distinct(op.bounded, len(tile.shape)):
+        yield f"bounded {op.bounded} are not axes of the tile"
+    widest = ACCESS_BYTES // array.dtype.bytes
+    if op.vector < 1 or op.vector & (op.vector - 1) or op.vector > widest:
+        yield f"vector = {op.vector}: a power of 2 up to {widest} elements is one access"
+
+
+def _distinct(axes: Sequence[int], rank: int) -> bool:
+    return len(set(axes)) == len(axes) and all(0 <= axis < rank for axis in axes)
+
 
 class Put(Op, name="cta.put", effects=Effects.WRITES):
     """Write registers to a shared tile; ``instruction`` is ``stmatrix`` or ``store``."""
@@ -466,6 +507,14 @@ class Put(Op, name="cta.put", effects=Effects.WRITES):
     target: Value[Shared] = operand()
     value: Value[Register] = operand()
     instruction: str = attribute()
+
+    def check(self) -> Iterator[str]:
+        """The instruction is known, and the tile takes the value."""
+        if self.instruction not in PUTS:
+            yield f"instruction {self.instruction} is none of {', '.join(PUTS)}"
+        target, value = self.target.type, self.value.type
+        if (target.dtype, target.shape) != (value.dtype, value.shape):
+            yield f"the value has type {value}, the tile {target}"
 
 
 class Get(Op, name="cta.get", effects=Effects.READS):
@@ -475,6 +524,14 @@ class Get(Op, name="cta.get", effects=Effects.READS):
     instruction: str = attribute()
     type: Type = result_type()
     out: Value[Register] = result()
+
+    def check(self) -> Iterator[str]:
+        """The instruction is known, and the value is the tile's."""
+        if self.instruction not in GETS:
+            yield f"instruction {self.instruction} is none of {', '.join(GETS)}"
+        tile, value = self.x.type, self.out.type
+        if (tile.dtype, tile.shape) != (value.dtype, value.shape):
+            yield f"the value has type {value}, the tile {tile}"
 
 
 class Publish(Op, name="cta.publish", effects=Effects.ORDERS):
@@ -530,6 +587,12 @@ class Read(Op, name="cta.read", effects=Effects.READS):
     fill: int | float | bool = attribute(default=0)
     out: Value[Register] = result()
 
+    def check(self) -> Iterator[str]:
+        """Places and tile fit, and the array is not write-only."""
+        yield from _access_faults(self, self.out.type)
+        if self.array.type.mode == "out":
+            yield "an out parameter is never read"
+
 
 class Write(Op, name="cta.write", effects=Effects.WRITES):
     """Write a register tile to global memory; fields as for ``cta.read``.
@@ -544,6 +607,12 @@ class Write(Op, name="cta.write", effects=Effects.WRITES):
     bounded: tuple[int, ...] = attribute(default=())
     vector: int = attribute(default=1)
 
+    def check(self) -> Iterator[str]:
+        """Places and tile fit, and the array may be written."""
+        yield from _access_faults(self, self.value.type)
+        if self.array.type.mode == "in":
+            yield "an in parameter is never written"
+
 
 class ReadScalar(Op, name="cta.read_scalar", effects=Effects.READS):
     """Read one element, the same for all threads."""
@@ -555,6 +624,12 @@ class ReadScalar(Op, name="cta.read_scalar", effects=Effects.READS):
     def infer(self) -> Sequence[Type]:
         """A scalar of the array's element type."""
         return [Scalar(self.array.type.dtype)]
+
+    def check(self) -> Iterator[str]:
+        """One coordinate an axis, and the array is not write-only."""
+        yield from _origin_faults(self.array.type, self.origin)
+        if self.array.type.mode == "out":
+            yield "an out parameter is never read"
 
 
 def register_type(dtype: DType, layout: Layout) -> Register:
