@@ -17,9 +17,16 @@ import click
 
 from tilec import pipeline
 from tilec.cli_fmt import fmt
+from tilec.cli_options import (
+    OutputFile,
+    pairs,
+    read_facts,
+    read_schedule,
+    read_sizes,
+    read_target,
+)
 from tilec.diagnostics import Diagnostic, DiagnosticError, did_you_mean, render, render_json
 from tilec.ir.core import Module
-from tilec.ir.facts import ArrayFacts, Facts, Schedule
 from tilec.source import SourceFile
 from tilec.targets import TARGETS, by_name
 from tilec.targets.base import Target
@@ -48,6 +55,14 @@ class Commands(click.Group):
             code = 2
         except DiagnosticError as error:
             _say(error.diagnostics)
+            code = 1
+        except MemoryError as error:
+            found = Diagnostic("out-of-memory", str(error) or "this machine has not enough memory")
+            _say([found])
+            code = 1
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename is not None else ""
+            _say([Diagnostic(_code_of(error), f"{where}{error.strerror or error}")])
             code = 1
         except _expected() as error:
             # A child's traceback says nothing to the author of a kernel.
@@ -81,7 +96,7 @@ def _expected() -> tuple[type[Exception], ...]:
 
     return (
         AssemblyError, ToolMissing, CudaError, InterpretError, LayoutError, ArrayError,
-        LaunchError, SupervisedError, OSError, UnicodeDecodeError,
+        LaunchError, SupervisedError, UnicodeDecodeError,
     )  # fmt: skip
 
 
@@ -93,84 +108,6 @@ def _code_of(error: Exception) -> str:
 
 def _say(diagnostics: Sequence[Diagnostic]) -> None:
     click.echo(render(diagnostics, color=sys.stderr.isatty()), err=True)
-
-
-# --- what options mean ----------------------------------------------------------------------------
-
-
-def _pairs(texts: Sequence[str], what: str) -> dict[str, str]:
-    """``a=1,b=2`` texts as one dictionary."""
-    found: dict[str, str] = {}
-    for text in texts:
-        for item in filter(None, text.split(",")):
-            name, equals, value = item.partition("=")
-            if not equals or not name or not value:
-                raise click.UsageError(f"{what} is written NAME=VALUE, got `{item}`")
-            found[name.strip()] = value.strip()
-    return found
-
-
-def _whole(name: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise click.UsageError(f"{name} is a whole number, got `{text}`") from None
-
-
-def read_schedule(texts: Sequence[str]) -> Schedule:
-    """``stages=3,tiles.i=128,registers=24:240,persistent=true`` as a schedule."""
-    kinds = {item.name: str(item.type) for item in fields(Schedule)}
-    made: dict[str, Any] = {}
-    for key, text in _pairs(texts, "a choice").items():
-        name, _, of = key.partition(".")
-        if name not in kinds or (("tuple[tuple" in kinds[name]) != bool(of)):
-            shown = [f"{n}.NAME" if "tuple[tuple" in k else n for n, k in kinds.items()]
-            hint = did_you_mean(name, kinds) or f"there are {', '.join(shown)}"
-            raise click.UsageError(f"a schedule has no `{key}`; {hint}")
-        if of:
-            made[name] = (*made.get(name, ()), (of, _whole(key, text)))
-        elif "bool" in kinds[name]:
-            if text not in ("true", "false"):
-                raise click.UsageError(f"{key} is true or false, got `{text}`")
-            made[name] = text == "true"
-        elif "tuple" in kinds[name]:
-            made[name] = tuple(_whole(key, part) for part in text.split(":"))
-        else:
-            made[name] = _whole(key, text)
-    return Schedule(**made)
-
-
-def read_sizes(texts: Sequence[str]) -> dict[str, int]:
-    """``M=200,N=136`` as sizes."""
-    return {name: _whole(name, text) for name, text in _pairs(texts, "a size").items()}
-
-
-def read_facts(module: Module, sizes: dict[str, int], arrays: Sequence[str]) -> Facts | None:
-    """Promises from the command line, on top of the defaults."""
-    from tilec.compiler import default_facts
-    from tilec.runtime.specialise import multiple_class, size_class
-
-    if not sizes and not arrays:
-        return None
-    assumed = default_facts(module.kernels[0])
-    promised, extents = dict(assumed.arrays), dict(assumed.extents)
-    extents.update((name, size_class(size)) for name, size in sizes.items())
-    for name, text in _pairs(arrays, "an array").items():
-        axis, _, alignment = text.partition(":")
-        promised[name] = ArrayFacts(_whole(name, axis), _whole(name, alignment or "16"))
-    return Facts(
-        tuple(promised.items()),
-        tuple(extents.items()),
-        tuple((n, multiple_class(s)) for n, s in sizes.items() if multiple_class(s) > 1),
-    )
-
-
-def read_target(name: str) -> Target:
-    """A target by any of its names."""
-    try:
-        return by_name(name)
-    except KeyError as error:
-        raise click.UsageError(str(error.args[0])) from None
 
 
 class _PrintAfter:
@@ -306,7 +243,7 @@ def _write(text: str, output: Path | None) -> None:
 @click.argument("more", nargs=-1, metavar="[NAME=VALUE]...")
 @_common
 @click.option("--sm", "target", default="90", show_default=True, help="The target.")
-@click.option("-o", "output", type=click.Path(dir_okay=False, path_type=Path), help="Output file.")
+@click.option("-o", "output", type=OutputFile(), help="Output file.")
 @click.option("--emit", type=click.Choice(EMITTED), default="ptx", show_default=True)
 @click.option("--print-after", multiple=True, metavar="PASS", help="Print the IR after a pass.")
 @click.option("--stop-after", metavar="PASS", help="Stop after a pass and write the IR.")
@@ -334,7 +271,7 @@ def compile_command(
         wanted = by_name(module.target)
     else:
         wanted, start = read_target(target), "lower"
-        bound = _pairs((*bindings, *more), "a compile-time parameter")
+        bound = pairs((*bindings, *more), "a compile-time parameter")
         module = front(source, kernel, bound, wanted)
     sizes = read_sizes(shape)
     for dim in whole_dims(module.kernels[0]):
@@ -357,7 +294,7 @@ def compile_command(
 @click.option("--print-after", multiple=True, metavar="PASS", help="Print the IR after a pass.")
 @click.option("--schedule", multiple=True, metavar="KEY=VALUE,...", help="Pin choices.")
 @click.option("--emit", type=click.Choice(EMITTED), default="ptx", show_default=True)
-@click.option("-o", "output", type=click.Path(dir_okay=False, path_type=Path), help="Output file.")
+@click.option("-o", "output", type=OutputFile(), help="Output file.")
 @click.option("--dump", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER")
 def opt(
     file: Path, passes: str | None, start_after: str | None, stop_after: str | None,
@@ -399,10 +336,12 @@ def opt(
     metavar="NAME=FILE|NUMBER",
     help="A .npy or .npz file (FILE:member) for an array, a number for a scalar.",
 )
-@click.option("--seed", default=0, show_default=True, help="Of random inputs.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of random inputs."
+)
 @click.option(
     "--save",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OutputFile(),
     metavar="FILE.npz",
     help="Keep the outputs.",
 )
@@ -415,10 +354,10 @@ def run(
     from tilec.cli_run import run_kernel
 
     _takes("run", file, ".tk")
-    bound = _pairs((*bindings, *more), "a compile-time parameter")
+    bound = pairs((*bindings, *more), "a compile-time parameter")
     ok = run_kernel(
         SourceFile.read(file), kernel, bound, read_schedule(schedule), read_sizes(shape),
-        _pairs(inputs, "an input"), where, seed, dump, save,
+        pairs(inputs, "an input"), where, seed, dump, save,
     )  # fmt: skip
     if not ok:
         sys.exit(1)
@@ -440,7 +379,7 @@ def check(files: tuple[Path, ...], bindings: tuple[str, ...], as_json: bool) -> 
     for file in files:
         _takes("check", file, ".tk")
         try:
-            checked = check_module(parse(SourceFile.read(file)), _pairs(bindings, "a parameter"))
+            checked = check_module(parse(SourceFile.read(file)), pairs(bindings, "a parameter"))
         except DiagnosticError as error:
             found.extend(error.diagnostics)
             continue
@@ -458,7 +397,7 @@ def check(files: tuple[Path, ...], bindings: tuple[str, ...], as_json: bool) -> 
 @main.command()
 @click.argument("text")
 @click.option("--bits", default=16, show_default=True, help="Bits of an element.")
-@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw to a file.")
+@click.option("--svg", type=OutputFile(), help="Draw to a file.")
 def layout(text: str, bits: int, svg: Path | None) -> None:
     """Draw a layout, such as '(reg: j1 i8 | lane: j2 j4 i1 i2 i4)'."""
     from tilec.layout.draw import draw_svg, draw_text

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from tilec.compiler import only_kernel
-from tilec.diagnostics import did_you_mean
+from tilec.compiler import only_kernel, prepare, run_passes
+from tilec.diagnostics import DiagnosticError, did_you_mean
 from tilec.ir.facts import Schedule
+from tilec.passes.check_schedule import BadChoices
+from tilec.pipeline import SIZES_SETTLED_BY
 from tilec.runtime import trial
-from tilec.runtime.kernel import Kernel, Program, gpu_available
-from tilec.runtime.specialise import LaunchError
+from tilec.runtime.call import Call, check_requirements
+from tilec.runtime.kernel import Kernel, Program, fresh, gpu_available
+from tilec.runtime.specialise import LaunchError, facts_for
 from tilec.source import SourceFile
 from tilec.targets import by_name
 
@@ -43,7 +47,10 @@ def run_kernel(
     ir = module.kernel(chosen)
     _check_names(sizes, given, ir)
     inputs = trial.make_inputs(ir, sizes, given, seed)
-    compiled = _compile(kernel, inputs, dump_folder) if dump_folder is not None else None
+    call = kernel.sort_out(trial.views_of(kernel, inputs.arrays), inputs.scalars, by_name("90"))
+    check_requirements(source, call, chosen)
+    _check_choices(kernel, call)
+    compiled = _compile(kernel, call, dump_folder) if dump_folder is not None else None
     on_gpu = where != "interp" and gpu_available()
     if where == "gpu" and not on_gpu:
         raise LaunchError("there is no GPU that CUDA can use here; `--on interp` needs none")
@@ -81,14 +88,28 @@ def _check_names(sizes: Mapping[str, int], given: Mapping[str, str], ir: Any) ->
                 raise LaunchError(f"{ir.name} has no `{name}`; {hint}")
 
 
-def _compile(kernel: Kernel, inputs: trial.Inputs, folder: Path) -> Path:
+def _check_choices(kernel: Kernel, call: Call) -> None:
+    """Refuse pinned choices that the compiler refuses, wherever the kernel is to run.
+
+    What a program asks for beyond its choices is another matter: the interpreter may have it.
+    """
+    module = replace(call.module, kernels=[fresh(call.module, kernel.name)])
+    prepare(module, facts_for(call.views, call.dims), kernel.schedule)
+    if not module.kernels[0].schedule:
+        return
+    try:
+        run_passes(module, by_name("90"), stop_after=SIZES_SETTLED_BY)
+    except DiagnosticError as error:
+        if isinstance(error.__cause__, BadChoices):
+            raise
+
+
+def _compile(kernel: Kernel, call: Call, folder: Path) -> Path:
     """Compile for these arguments, leaving every step in the folder; the path of the PTX."""
     from tilec.dump import Dump
 
-    target = by_name("90")
-    call = kernel.sort_out(trial.views_of(kernel, inputs.arrays), inputs.scalars, target)
     with Dump(folder) as dump:
-        return dump.finish(kernel.compile(call, target, dump=dump))
+        return dump.finish(kernel.compile(call, by_name("90"), dump=dump))
 
 
 def _title(kernel: Kernel, inputs: trial.Inputs, ir: Any, found: trial.Trial) -> str:

@@ -40,6 +40,16 @@ def test_check_shows_the_place_of_an_error(tilec: Command, tmp_path: Path) -> No
         (["compile", "GEMM", "--schedule", "tiles=3"], "a schedule has no `tiles`"),
         (["compile", "GEMM", "--sm", "12"], "there is no target 12; known: sm_90a"),
         (["run", "GEMM", "--shape", "M"], "a size is written NAME=VALUE"),
+        (["run", "GEMM", "--shape", "M=10,M=20"], "M is given twice: 10 and 20"),
+        (["run", "GEMM", "--seed", "-1"], "-1 is not in the range"),
+        (["run", "GEMM", "--save", "nowhere/q.npz"], "no folder nowhere to write q.npz to"),
+        (["compile", "GEMM", "-o", "nowhere/x.ptx"], "no folder nowhere to write x.ptx to"),
+        (["compile", "GEMM", "--shape", "M=-5"], "M is a size, from 0 to 2147483647, got -5"),
+        (["compile", "GEMM", "--shape", "N=99999999999"], "N is a size, from 0 to 2147483647"),
+        (["compile", "GEMM", "--shape", "Q=5"], "gemm has no size `Q`; there are M, K, N"),
+        (["compile", "GEMM", "--array", "z=1"], "gemm has no array `z`; there are a, b, c"),
+        (["compile", "GEMM", "--array", "a=7"], "a has no axis 7; its axes are 0 to 1"),
+        (["compile", "GEMM", "--array", "a=1:3"], "the alignment of a is a power of two, got 3"),
     ],
 )
 def test_a_wrong_command_line_is_explained(
@@ -59,6 +69,11 @@ def test_a_wrong_command_line_is_explained(
         (["--shape", "M=4,N=4,K=4", "-D", "T=f99"], "is no value for `T`"),
         (["--shape", "M=4,N=4,K=4", "--kernel", "gem"], "did you mean `gemm`?"),
         (["--shape", "M=4,N=4,K=4", "--input", "a=none.npy"], "cannot be read from none.npy"),
+        (["--shape", "M=1000000,N=1000000,K=1000000"], "GiB in float64, as the reference"),
+        (["--shape", "M=4,N=4,K=4", "--schedule", "tiles.z=64"], "no loop over tiles is called"),
+        (["--shape", "M=4,N=4,K=4", "--schedule", "stages=99"], "stages = 99 cannot be"),
+        (["--shape", "M=4,N=4,K=4", "--schedule", "stages=0"], "stages = 0 cannot be"),
+        (["--shape", "M=4,N=4,K=4", "--schedule", "tiles.k=24"], "the nearest is `tiles.k=32`"),
     ],
 )
 def test_a_run_that_cannot_be_is_explained(
@@ -66,6 +81,33 @@ def test_a_run_that_cannot_be_is_explained(
 ) -> None:
     result = tilec("run", examples / "gemm.tk", "--on", "interp", *words, code=1)
     assert said in result.stderr
+
+
+@pytest.mark.parametrize(("number", "values"), [("3", "M = 10, n = 3"), ("0", "M = 10, n = 0")])
+def test_a_run_that_breaks_a_requirement_says_the_values(
+    tilec: Command, tmp_path: Path, number: str, values: str
+) -> None:
+    program = tmp_path / "k.tk"
+    program.write_text(
+        "kernel k(n: s32, a: f32[M], c: out f32[M]):\n    require M % n == 0\n"
+        "    for i in parallel(tiles(M)):\n        c[i] = a[i]\n"
+    )
+    run = ("run", program, "--shape", "M=10", "--on", "interp", "--input")
+    tilec(*run, "n=5")
+    said = tilec(*run, f"n={number}", code=1).stderr
+    assert f"2: k requires M % n == 0; here {values}" in said
+    assert "n is of type s32, a whole number" in tilec(*run, "n=2.5", code=1).stderr
+
+
+def test_memory_that_is_not_there_is_no_traceback(
+    tilec: Command, examples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(*_: object) -> None:
+        raise MemoryError("Unable to allocate 37 GiB")
+
+    monkeypatch.setattr("tilec.runtime.trial.make_inputs", exhausted)
+    said = tilec("run", examples / "add.tk", "--shape", "M=4,N=4", code=1).stderr
+    assert "error[out-of-memory]: Unable to allocate 37 GiB" in said
 
 
 @pytest.mark.parametrize(

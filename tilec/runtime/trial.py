@@ -7,9 +7,11 @@ that neither rounding nor the choice of sizes can hide. Inputs come from files o
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ _SLACK = 2.0
 """Roundings of the output type that a result may be away from the reference."""
 _SUMS = 2.0**-20
 """What float32 sums may lose, relative to the largest result."""
+_WIDEST_BYTES = 8
 _PRECISION = {"f64": 53, "f32": 24}
 
 
@@ -103,6 +106,7 @@ def make_inputs(
     if missing:
         example = ",".join(f"{name}=256" for name in missing)
         raise LaunchError(f"{kernel.name} needs sizes for {', '.join(missing)}: --shape {example}")
+    _check_memory(known, found)
     generator = np.random.default_rng(seed)
     for name, type in known.items():
         if name not in arrays and type.mode != "out":
@@ -111,6 +115,18 @@ def make_inputs(
     outputs = outputs_for(kernel, found)
     ordered = {name: arrays.get(name, outputs.get(name)) for name in known}
     return Inputs({n: a for n, a in ordered.items() if a is not None}, scalars, found)
+
+
+def _check_memory(known: Mapping[str, Array], dims: Mapping[str, int]) -> None:
+    """Refuse sizes whose arrays no memory here could hold, before it is tried."""
+    shapes = ([e if isinstance(e, int) else dims[e] for e in t.shape] for t in known.values())
+    needed = _WIDEST_BYTES * sum(map(prod, shapes))
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > there:
+        raise LaunchError(
+            f"arrays of these sizes take {needed / 2**30:.3g} GiB in float64, as the reference "
+            f"has them; this machine has {there / 2**30:.3g} GiB"
+        )
 
 
 def _number(name: str, text: str) -> int | float:
