@@ -25,6 +25,39 @@ RESERVED = frozenset(
 """Words that cannot be names."""
 
 
+_CHAINS = {"binary": "", "bit_or_": "|", "bit_xor_": "^", "bit_and_": "&"}
+"""Rules of two operands, and the operator where no token says it."""
+MOST_LEVELS = 100
+"""How deep a text nests at most, in rules: Python's own stack bounds what walks the tree."""
+
+
+def too_deep(source: SourceFile, tree: Any) -> Diagnostic | None:
+    """A refusal of a text that nests too deeply; the left operands of chains do not count."""
+    todo = [(tree, 0)]
+    while todo:
+        item, level = todo.pop()
+        if level > MOST_LEVELS:
+            return nested_too_deeply(Span(source, item.meta.start_pos, item.meta.end_pos))
+        for place, child in enumerate(item.children):
+            if not hasattr(child, "data"):
+                continue
+            deeper = 0 if place == 0 and item.data in _CHAINS else 1
+            if item.data == "if_else":  # each `elif` stands inside the `else` before it
+                deeper += place // 2
+            todo.append((child, level + deeper))
+    return None
+
+
+def nested_too_deeply(span: Span) -> Diagnostic:
+    """What is said of a text that nests too deeply."""
+    return Diagnostic(
+        "nested-too-deeply",
+        "this is nested too deeply",
+        [(span, "what stands here has too much around it")],
+        help="give names to parts of it",
+    )
+
+
 class AstBuilder:
     """Walks one parse tree; what it finds wrong is in ``errors``."""
 
@@ -319,21 +352,18 @@ class AstBuilder:
         inner = self.visit(operand)
         return ast.Unary(self.span(tree), str(op), inner)
 
-    def binary(self, tree: Any, left: Any, op: Any, right: Any) -> ast.Binary:
-        """``left op right``."""
-        return ast.Binary(self.span(tree), str(op), self.visit(left), self.visit(right))
+    def binary(self, tree: Any, *parts: Any) -> ast.Expression:
+        """``left op right``; chains such as ``a + b + c`` grow to the left and may be long."""
+        chain = [tree]
+        while getattr(chain[-1].children[0], "data", None) in _CHAINS:
+            chain.append(chain[-1].children[0])
+        node: ast.Expression = self.visit(chain[-1].children[0])
+        for link in reversed(chain):
+            op = _CHAINS[link.data] or str(link.children[1])
+            node = ast.Binary(self.span(link), op, node, self.visit(link.children[-1]))
+        return node
 
-    def bit_or_(self, tree: Any, left: Any, right: Any) -> ast.Binary:
-        """``left | right``."""
-        return ast.Binary(self.span(tree), "|", self.visit(left), self.visit(right))
-
-    def bit_xor_(self, tree: Any, left: Any, right: Any) -> ast.Binary:
-        """``left ^ right``."""
-        return ast.Binary(self.span(tree), "^", self.visit(left), self.visit(right))
-
-    def bit_and_(self, tree: Any, left: Any, right: Any) -> ast.Binary:
-        """``left & right``."""
-        return ast.Binary(self.span(tree), "&", self.visit(left), self.visit(right))
+    bit_or_ = bit_xor_ = bit_and_ = binary
 
     def compare(self, tree: Any, *parts: Any) -> ast.Compare:
         """``a < b``."""

@@ -77,6 +77,8 @@ _OF_OTHER_LANGUAGES = {
     "False": "write `false`",
 }
 """What to write instead of words that others have."""
+_HELD_AFTER = 32
+"""Links of a chain after which its value becomes a variable: what walks expressions recurses."""
 _STORAGE_ONLY = frozenset({"e4m3", "e5m2", "tf32"})
 _PRODUCT_TYPES = frozenset({"f16", "bf16"})
 
@@ -296,9 +298,20 @@ class Expressions:
         return Apply(operand.type, node.span, op, (settle(self.report, operand),))
 
     def _binary(self, node: ast.Binary) -> Expr:
+        """A chain from its first operand on: it may be long, and is held now and then."""
+        chain = [node]
+        while isinstance(chain[-1].left, ast.Binary):
+            chain.append(chain[-1].left)
+        left = self.value(chain[-1].left)
+        for place, link in enumerate(reversed(chain), 1):
+            left = self._link(link, left, self.value(link.right))
+            if place % _HELD_AFTER == 0 and link is not node and not isinstance(left, Const):
+                left = self.let("", left)
+        return left
+
+    def _link(self, node: ast.Binary, left: Expr, right: Expr) -> Expr:
         if node.op == "@":
-            return self.product(self.value(node.left), self.value(node.right), node.span)
-        left, right = self.value(node.left), self.value(node.right)
+            return self.product(left, right, node.span)
         if node.op in ("and", "or"):
             return self._logic(node, left, right)
         return self.arithmetic(node.op, left, right, node.span)

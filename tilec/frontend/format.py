@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 from tilec.diagnostics import DiagnosticError
-from tilec.frontend.build_ast import AstBuilder
+from tilec.frontend.build_ast import AstBuilder, too_deep
 from tilec.frontend.indent import BadIndentation, Indentation
 from tilec.frontend.parse import parse
 from tilec.frontend.statement_layout import INDENT, Leaf, lines_of
@@ -57,8 +57,8 @@ def _parser() -> Any:
     return parser_of(TK, postlex=Indentation())
 
 
-def _read(source: SourceFile) -> tuple[Any, list[Any]]:
-    """The parse tree and the tokens, those about line ends and blocks among them."""
+def _read(source: SourceFile) -> tuple[list[tuple[str, int]], list[Any]]:
+    """The parse tree, flat, and the tokens, those about line ends and blocks among them."""
     from lark.exceptions import UnexpectedInput
 
     try:
@@ -68,11 +68,29 @@ def _read(source: SourceFile) -> tuple[Any, list[Any]]:
     except (UnexpectedInput, BadIndentation):
         parse(source)  # explains what is wrong
         raise
+    deep = too_deep(source, tree)
+    if deep is not None:
+        raise DiagnosticError(deep)
     builder = AstBuilder(source)
     builder.visit(tree)
     if builder.errors:
         raise DiagnosticError(builder.errors)
-    return tree, tokens
+    return _flat(tree), tokens
+
+
+def _flat(tree: Any) -> list[tuple[str, int]]:
+    """Rules with their number of parts, and tokens, in the order of the text: two trees are the
+    same when these are, and long chains make deep trees, which Python compares by recursion.
+    """
+    found, todo = [], [tree]
+    while todo:
+        item = todo.pop()
+        parts = getattr(item, "children", None)
+        found.append(
+            (str(item) if parts is None else item.data, -1 if parts is None else len(parts))
+        )
+        todo.extend(reversed(parts or ()))
+    return found
 
 
 # --- from tokens to statements and comments -------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 
 from tilec.diagnostics import Diagnostic, DiagnosticError, require_utf8
 from tilec.frontend import ast
-from tilec.frontend.build_ast import AstBuilder
+from tilec.frontend.build_ast import AstBuilder, too_deep
 from tilec.frontend.indent import BadIndentation, Indentation
 from tilec.source import SourceFile, Span
 from tilec.tables import TK, parser_of
@@ -127,6 +127,9 @@ def parse(source: SourceFile) -> ast.Module:
     while module is None and len(errors) < _MOST_ERRORS:
         outcome = _attempt(source, text)
         if not isinstance(outcome, Diagnostic):
+            deep = too_deep(source, outcome)
+            if deep is not None:
+                raise DiagnosticError([*errors, deep])
             builder = AstBuilder(source)
             module = builder.visit(outcome)
             errors += builder.errors

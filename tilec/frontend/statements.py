@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from tilec.frontend import ast
 from tilec.frontend.assignments import Assignments
+from tilec.frontend.build_ast import nested_too_deeply
 from tilec.frontend.checked import (
     ArrayType,
     Branch,
@@ -107,6 +108,10 @@ class Checker(Assignments):
                     self.calls.inside.failed = True
                 for name in assigned_names((node,)):
                     self._break(name, node.span)
+            except RecursionError:  # functions whose calls stand in each other's bodies
+                self.report.errors.append(nested_too_deeply(node.span))
+                if self.calls.inside is not None:
+                    self.calls.inside.failed = True
             if self.calls.inside is not None and self.calls.inside.results is not None:
                 if isinstance(node, ast.Return) and place + 1 < len(body):
                     self.report.error(
