@@ -18,7 +18,7 @@ import click
 from tilec import pipeline
 from tilec.cli_fmt import fmt
 from tilec.cli_options import (
-    OutputFile,
+    check_folder,
     pairs,
     read_facts,
     read_schedule,
@@ -243,7 +243,7 @@ def _write(text: str, output: Path | None) -> None:
 @click.argument("more", nargs=-1, metavar="[NAME=VALUE]...")
 @_common
 @click.option("--sm", "target", default="90", show_default=True, help="The target.")
-@click.option("-o", "output", type=OutputFile(), help="Output file.")
+@click.option("-o", "output", type=click.Path(dir_okay=False, path_type=Path), help="Output file.")
 @click.option("--emit", type=click.Choice(EMITTED), default="ptx", show_default=True)
 @click.option("--print-after", multiple=True, metavar="PASS", help="Print the IR after a pass.")
 @click.option("--stop-after", metavar="PASS", help="Stop after a pass and write the IR.")
@@ -265,6 +265,7 @@ def compile_command(
     from tilec.compiler import DEFAULT_WHOLE_EXTENT, front, prepare, read_module, whole_dims
 
     _takes("compile", file, ".tk", ".tir")
+    check_folder(output, dump)
     chosen, source = read_schedule(schedule), SourceFile.read(file)
     if file.suffix == ".tir":
         module, start = read_module(source), "input"
@@ -294,7 +295,7 @@ def compile_command(
 @click.option("--print-after", multiple=True, metavar="PASS", help="Print the IR after a pass.")
 @click.option("--schedule", multiple=True, metavar="KEY=VALUE,...", help="Pin choices.")
 @click.option("--emit", type=click.Choice(EMITTED), default="ptx", show_default=True)
-@click.option("-o", "output", type=OutputFile(), help="Output file.")
+@click.option("-o", "output", type=click.Path(dir_okay=False, path_type=Path), help="Output file.")
 @click.option("--dump", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER")
 def opt(
     file: Path, passes: str | None, start_after: str | None, stop_after: str | None,
@@ -305,6 +306,7 @@ def opt(
     from tilec.compiler import prepare, read_module
 
     _takes("opt", file, ".tir")
+    check_folder(output, dump)
     module = read_module(SourceFile.read(file))
     if schedule:
         prepare(module, None, read_schedule(schedule))
@@ -341,7 +343,7 @@ def opt(
 )
 @click.option(
     "--save",
-    type=OutputFile(),
+    type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE.npz",
     help="Keep the outputs.",
 )
@@ -354,6 +356,7 @@ def run(
     from tilec.cli_run import run_kernel
 
     _takes("run", file, ".tk")
+    check_folder(save, dump)
     bound = pairs((*bindings, *more), "a compile-time parameter")
     ok = run_kernel(
         SourceFile.read(file), kernel, bound, read_schedule(schedule), read_sizes(shape),
@@ -397,12 +400,13 @@ def check(files: tuple[Path, ...], bindings: tuple[str, ...], as_json: bool) -> 
 @main.command()
 @click.argument("text")
 @click.option("--bits", default=16, show_default=True, help="Bits of an element.")
-@click.option("--svg", type=OutputFile(), help="Draw to a file.")
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw to a file.")
 def layout(text: str, bits: int, svg: Path | None) -> None:
     """Draw a layout, such as '(reg: j1 i8 | lane: j2 j4 i1 i2 i4)'."""
     from tilec.layout.draw import draw_svg, draw_text
     from tilec.layout.linear import Layout
 
+    check_folder(svg)
     try:
         parsed = Layout.parse(text)
     except ValueError as error:

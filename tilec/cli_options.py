@@ -26,20 +26,14 @@ _MOST = (1 << 31) - 1
 """The most elements of an axis."""
 
 
-class OutputFile(click.Path):
-    """A file to be written: its folder is there, and can be written to."""
-
-    def __init__(self) -> None:
-        super().__init__(dir_okay=False, writable=True, path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """The path."""
-        path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        if not path.parent.is_dir():
-            self.fail(f"there is no folder {path.parent} to write {path.name} to", param, ctx)
-        if not path.exists() and not os.access(path.parent, os.W_OK):
-            self.fail(f"the folder {path.parent} cannot be written to", param, ctx)
-        return path
+def check_folder(file: Path | None, made: Path | None = None) -> None:
+    """Refuse a file to be written in a folder that is not there; ``made`` is one that will be."""
+    if file is None or (made is not None and file.parent.resolve() == made.resolve()):
+        return
+    if not file.parent.is_dir():
+        raise click.UsageError(f"there is no folder {file.parent} to write {file.name} to")
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise click.UsageError(f"{file} cannot be written")
 
 
 def pairs(texts: Sequence[str], what: str) -> dict[str, str]:

@@ -49,11 +49,14 @@ BAD = [
 ]  # fmt: skip
 
 
+SIZES = {"gemm": "M=4096,N=4096,K=4096", "add": "M=4096,N=4096", "softmax": "M=4096,N=4096"}
+
+
 @pytest.mark.parametrize(("program", "choice", "code", "says", "instead"), BAD, ids=lambda v: v)
 def test_a_choice_that_cannot_be_is_refused_with_the_nearest_that_can(
     tilec: Command, examples: Path, program: str, choice: str, code: str, says: str, instead: str
 ) -> None:
-    words = ("compile", examples / f"{program}.tk", "--shape", "M=4096,N=4096,K=4096")
+    words = ("compile", examples / f"{program}.tk", "--shape", SIZES[program])
     said = tilec(*words, "--schedule", choice, code=1).stderr
     assert said.startswith(f"error[{code}]: ")
     assert says in said.splitlines()[0]
@@ -72,7 +75,7 @@ def test_what_the_help_says_compiles(
 ) -> None:
     name = instead.partition("=")[0]
     kept = [item for item in choice.split(",") if not item.startswith(f"{name}=")]
-    words = ("compile", examples / f"{program}.tk", "--shape", "M=4096,N=4096,K=4096")
+    words = ("compile", examples / f"{program}.tk", "--shape", SIZES[program])
     # A stage of the longest legal K fits no shared memory, which is said then.
     code = 1 if instead == "tiles.k=4096" else 0
     said = tilec(*words, "--schedule", ",".join([*kept, instead]), code=code).stderr
