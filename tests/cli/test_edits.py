@@ -67,3 +67,20 @@ def test_a_file_of_another_kind_is_named_as_what_it_is(
     for command in ("run", "check"):
         said = tilec(command, tir, code=2).stderr
         assert f"`tilec {command}` takes .tk files; gemm.tir is a dump" in said
+
+
+@pytest.mark.parametrize("claimed", ["by option", "by the text"])
+def test_a_pass_that_is_claimed_and_never_ran_is_an_error_at_what_it_left(
+    tilec: Command, examples: Path, tmp_path: Path, claimed: str
+) -> None:
+    file = tmp_path / "gemm.tir"
+    tilec("compile", examples / "gemm.tk", "--stop-after", "choose-tiles", "-o", file)
+    words = ["--start-after", "apply-tiles"]
+    if claimed == "by the text":
+        text = file.read_text()
+        assert "after = choose-tiles" in text
+        file.write_text(text.replace("after = choose-tiles", "after = apply-tiles"))
+        words = []
+    said = tilec("opt", file, *words, code=1).stderr
+    assert "`tile extents are integers` holds since apply-tiles, and does not here" in said
+    assert "this op" in said
