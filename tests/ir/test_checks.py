@@ -8,7 +8,7 @@ from tilec.ir.parser import IRSyntaxError, parse_module
 from tilec.ir.verify import VerifyError, verify
 
 HEAD = "tir 1 level cta target sm_90a\n#l = (off: j1 j2 j4 i1)\n#r = (reg: j1 j2 j4 i1)\n"
-ARRAYS = "%a: array<f32, N x M, in>, %o: array<f32, N x M, out>, %n: s32"
+ARRAYS = "%a: array<f32, N x M, in>, %o: array<f32, N x M, out>, %n: s32, %h: s16"
 REG = "%v: reg<f32, 2 x 8, #r>, %s: shared<f32, 2 x 8, #l>"
 
 
@@ -46,6 +46,15 @@ CASES = {
     "get by no instruction": (
         "%g = cta.get(%s) {instruction = foo} : reg<f32, 2 x 8, #r>", "none of ldmatrix, load",
     ),
+    "a constant too large": ("%c = math.constant() {value = 2147483648} : s32", "does not fit"),
+    "a constant too small": ("%c = math.constant() {value = -1} : u8", "-1 does not fit u8"),
+    "a fraction among integers": ("%c = math.constant() {value = 1.5} : s32", "1.5 is no s32"),
+    "a truth value among integers": ("%c = math.constant() {value = true} : s32", "is no s32"),
+    "an integer as a truth value": ("%c = math.constant() {value = 2} : bool", "2 is no bool"),
+    "a fill of other elements": ("%f = math.fill(%n) : reg<f32, 2 x 8, #r>", "does not fill"),
+    "a fill of one element": ("%f = math.fill(%n) : s32", "does not fill"),
+    "a condition that is none": ("flow.if(%n) { } { }", "s32, bool is needed"),
+    "a bound of another type": ("flow.for(%n, %h, %n) { |%i: s32| flow.yield() }", "must be s32"),
     "get of another type": (
         "%g = cta.get(%s) {instruction = load} : reg<bf16, 2 x 8, #r>", "the value has type",
     ),
@@ -72,6 +81,19 @@ def test_what_makes_sense_is_not() -> None:
 }}
 """
     verify(parse_module(text))
+
+
+@pytest.mark.parametrize("step", [0, -1])
+def test_a_loop_goes_up(step: int) -> None:
+    text = f"""{HEAD}kernel @k {{ |%n: s32|
+  %s = math.constant() {{value = {step}}} : s32
+  flow.for(%n, %n, %s) {{ |%i: s32|
+    flow.yield()
+  }}
+}}
+"""
+    with pytest.raises(VerifyError, match=f"the step is {step}, so the loop never ends"):
+        verify(parse_module(text))
 
 
 @pytest.mark.parametrize("mode", ["inn", "", "IN"])

@@ -41,8 +41,13 @@ class For(Op, name="flow.for"):
         return [v.type for v in self.init]
 
     def check(self) -> Iterator[str]:
-        """Arguments, initial values and yields agree."""
+        """Bounds are s32, the step goes up; arguments, initial values and yields agree."""
         types = [v.type for v in self.init]
+        if any(v.type != Scalar(S32) for v in (self.lower, self.upper, self.step)):
+            yield "lower, upper and step must be s32"
+        step = getattr(self.step.owner, "value", 1)
+        if isinstance(step, int) and step < 1:
+            yield f"the step is {step}, so the loop never ends"
         if [a.type for a in self.body.args] != [Scalar(S32), *types]:
             yield "the body's arguments must be the index (s32) and the carried values"
         if [v.type for v in yielded(self.body)] != types:
@@ -89,7 +94,9 @@ class If(Op, name="flow.if"):
     out: tuple[Value[Any], ...] = results()
 
     def check(self) -> Iterator[str]:
-        """Both regions yield the results' types."""
+        """The condition is bool, and both regions yield the results' types."""
+        if self.condition.type != Scalar(BOOL):
+            yield f"the condition has type {self.condition.type}, bool is needed"
         for body in (self.then, self.otherwise):
             if tuple(v.type for v in yielded(body)) != self.types:
                 yield "both regions must yield one value of the same type for each result"

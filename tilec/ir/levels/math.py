@@ -248,6 +248,27 @@ class Constant(Op, name="math.constant"):
     type: Type = result_type()
     out: Value[Scalar] = result()
 
+    def check(self) -> Iterator[str]:
+        """The value is one of the type's."""
+        if fault := value_fault(self.value, self.out.type.dtype):
+            yield fault
+
+
+def value_fault(value: int | float | bool, dtype: DType) -> str | None:
+    """Why a literal is no value of an element type; None if it is one."""
+    if dtype == BOOL:
+        return None if isinstance(value, bool) else f"{value} is no bool"
+    if isinstance(value, bool):
+        return f"{str(value).lower()} is no {dtype}"
+    if dtype.is_float:
+        return None
+    if not isinstance(value, int):
+        return f"{value} is no {dtype}"
+    low = -(1 << dtype.bits - 1) if dtype.kind == "signed" else 0
+    if not low <= value < low + (1 << dtype.bits):
+        return f"{value} does not fit {dtype}"
+    return None
+
 
 class Fill(Op, name="math.fill"):
     """A tile or register value whose elements all equal one scalar."""
@@ -255,6 +276,12 @@ class Fill(Op, name="math.fill"):
     x: Value[Scalar] = operand()
     type: Type = result_type()
     out: Value[Any] = result()
+
+    def check(self) -> Iterator[str]:
+        """A tile or register value of the scalar's element type."""
+        made = self.out.type
+        if not isinstance(made, Tile | Register) or made.dtype != self.x.type.dtype:
+            yield f"{self.x.type} does not fill {made}"
 
 
 class Expand(Op, name="math.expand"):
