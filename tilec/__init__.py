@@ -39,6 +39,8 @@ def compile(text: str, name: str = "<text>") -> Program:
     from tilec.runtime.kernel import Program
     from tilec.source import SourceFile
 
+    if not isinstance(text, str):
+        raise TypeError(f"the text of a program is a str, got {type(text).__name__}")
     return Program(SourceFile(name, text))
 
 

@@ -156,6 +156,17 @@ def test_names_are_suggested() -> None:
     assert repr(program.gemm) == "<kernel gemm(a: T[M, K], b: T[N, K], c: out T[M, N])>"
 
 
+@pytest.mark.parametrize("text", [None, 3, b"kernel"])
+def test_a_program_is_a_text(text: Any) -> None:
+    with pytest.raises(TypeError, match=f"is a str, got {type(text).__name__}"):
+        tilec.compile(text)
+
+
+def test_a_program_has_a_kernel() -> None:
+    with pytest.raises(tilec.DiagnosticError, match="nothing has no kernel"):
+        tilec.compile("", "nothing")
+
+
 def test_prepared_calls_do_not_keep_arrays_alive() -> None:
     import weakref
 

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any
 
 from tilec.compiler import Compiled, emit_module, front, prepare, run_passes
-from tilec.diagnostics import did_you_mean
+from tilec.diagnostics import Diagnostic, DiagnosticError, did_you_mean
 from tilec.ir.core import Kernel as IRKernel
 from tilec.ir.core import Module
 from tilec.ir.facts import Facts, Schedule
@@ -61,6 +61,8 @@ class Program:
 
         self.source = source
         self.tree = parse(source)
+        if not self.tree.kernels:
+            raise DiagnosticError(Diagnostic("which-kernel", f"{source.name} has no kernel"))
         self._kernels = {node.name: Kernel(self, node.name) for node in self.tree.kernels}
 
     def __getattr__(self, name: str) -> Kernel:
