@@ -14,7 +14,7 @@ from tests.passes.programs import Program
 from tests.passes.test_meaning import check_everywhere, promised, unpromised
 from tilec.backend_ptx.assemble import assemble, find_tool
 from tilec.compiler import compile_source
-from tilec.ir.facts import Schedule
+from tilec.ir.facts import ArrayFacts, Facts, Schedule
 from tilec.source import SourceFile
 from tilec.targets import by_name
 
@@ -135,4 +135,32 @@ def test_lanes_that_a_short_row_leaves_over_hold_other_rows(m: int, n: int) -> N
 @pytest.mark.skipif(find_tool("ptxas") is None, reason="ptxas is not installed")
 def test_short_rows_spill_nothing() -> None:
     compiled = compile_source(SourceFile("f.tk", SHORT_ROWS.text), None, {}, by_name("90"))
+    assert assemble(compiled.ptx, compiled.target).spill_bytes == 0
+
+
+def _straight(lines: int, head: str = "x: f16[M, N], y: f16[M, N], z: out f16[M, N]") -> str:
+    body = ["v = cast[f32](x[i, j])"]
+    body += [f"v = v * 1.{n} + cast[f32](y[i, j])" for n in range(lines)]
+    loop = "    for i, j in parallel(tiles(M), tiles(N)):\n"
+    text = "".join(f"        {line}\n" for line in [*body, "z[i, j] = cast[f16](v)"])
+    return f"kernel f({head}):\n{loop}{text}"
+
+
+def _elements(text: str, facts: Facts | None = None) -> int:
+    compiled = compile_source(SourceFile("f.tk", text), None, {}, by_name("90"), facts)
+    tiles = dict(compiled.schedule.tiles)
+    return tiles["i"] * tiles["j"] // compiled.threads
+
+
+def test_a_long_program_gives_a_thread_fewer_elements() -> None:
+    assert [_elements(_straight(lines)) for lines in (1, 50, 200)] == [32, 16, 4]
+
+
+@pytest.mark.skipif(find_tool("ptxas") is None, reason="ptxas is not installed")
+def test_one_operand_without_vectors_gives_a_thread_fewer_elements() -> None:
+    arrays = (("x", ArrayFacts(-1, 2)), ("y", ArrayFacts(1, 16)), ("z", ArrayFacts(1, 16)))
+    facts = Facts(arrays, (("M", 4096), ("N", 63)))
+    text = _straight(1)
+    assert _elements(text, facts) == 16
+    compiled = compile_source(SourceFile("f.tk", text), None, {}, by_name("90"), facts)
     assert assemble(compiled.ptx, compiled.target).spill_bytes == 0

@@ -34,10 +34,11 @@ from tilec.passes.frames import (
     PRODUCT_ROWS,
     WARPGROUP_WARPS,
     access_vector,
+    vector_of,
     warps_per_row,
 )
 from tilec.passes.live_results import live_results
-from tilec.passes.mapping import map_refusal, tile_axes
+from tilec.passes.mapping import contiguous_axis, map_refusal, tile_axes
 from tilec.passes.refusal import refused
 from tilec.passes.unformed import refuse_unformed
 
@@ -58,6 +59,10 @@ RESIDENT_ELEMENTS = 64
 ROW_WARPS = 16
 """Most warps of a row: at 512 threads each has 128 registers."""
 VECTORS_IN_FLIGHT = 4
+MOST_ACCESSES = 32
+"""Accesses of one thread to all arrays: each holds an address of two registers and its data."""
+MOST_OPERATIONS = 2048
+"""Elementwise operations that a thread runs for its tile, all elements together."""
 MULTIPLE = 16
 
 
@@ -419,7 +424,8 @@ class Chooser:
         along = max(reversed(axes), key=lambda a: vectors[a])
         threads = WARP * WARPGROUP_WARPS * (self.schedule.warpgroups or 1)
         self.set(warpgroups=1)
-        most = threads * max(vectors[along], 2) * VECTORS_IN_FLIGHT
+        each = self.elements(max(vectors[along], 2) * VECTORS_IN_FLIGHT)
+        most = threads * each
         bound = self.bound(along)
         width = MULTIPLE
         across = self.beside(along) if len(axes) == 1 else MULTIPLE
@@ -438,8 +444,30 @@ class Chooser:
         self.ctx.remark(
             next(stores, None),
             f"tiles of {width} along {along.name}, {vectors[along]} elements an access: "
-            f"{VECTORS_IN_FLIGHT} accesses in flight a thread",
+            f"{each} elements a thread",
+            elements_a_thread=each,
         )
+
+    def elements(self, most: int) -> int:
+        """Elements a thread, where memory asks for ``most``: fewer if their work is long.
+
+        Straight code for an element grows with the program, and a program of many ops waits for
+        them, not for memory; accesses that are no vectors need an address and a register each.
+        """
+        ops = accesses = 0
+        for op in self.kernel.body.walk():
+            if isinstance(op, tile.Load | tile.Store):
+                last = contiguous_axis(self.ctx, op.array, tile_axes(op.subscripts))
+                wide = 1 if last is None else vector_of(self.ctx, op, last, most)
+                accesses += most // wide
+            elif isinstance(op, math.Elementwise | math.Cast):
+                ops += any(isinstance(r.type, Tile) for r in op.results)
+        fewer = 1
+        while fewer < most and (
+            accesses > MOST_ACCESSES * fewer or ops * most > MOST_OPERATIONS * fewer
+        ):
+            fewer *= 2
+        return most // fewer
 
     def offered(self) -> None:
         """Of the sizes that the author offers for a loop, take the first unless one is pinned."""
