@@ -83,6 +83,19 @@ def test_what_makes_sense_is_not() -> None:
     verify(parse_module(text))
 
 
+@pytest.mark.parametrize(
+    ("extent", "index"), [("tile.extent(%a) {axis = 1}", "N"), ("math.constant() {value = 8}", "M")]
+)
+def test_an_index_runs_over_the_extent_of_its_loop(extent: str, index: str) -> None:
+    for loop in ("tile.parallel(%m) {sizes = ($i,)}", "tile.for(%m) {size = $i}"):
+        text = (
+            f"tir 1 level tile target sm_90a\nkernel @k {{ |%a: array<f32, N x M, in>|\n"
+            f"  %m = {extent} : s32\n  {loop} {{ |%i: index<$i, {index}>| }}\n}}\n"
+        )
+        with pytest.raises(VerifyError, match=f"its index over {index}"):
+            verify(parse_module(text))
+
+
 @pytest.mark.parametrize("step", [0, -1])
 def test_a_loop_goes_up(step: int) -> None:
     text = f"""{HEAD}kernel @k {{ |%n: s32|

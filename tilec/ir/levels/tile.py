@@ -66,6 +66,18 @@ class Whole(Op, name="tile.whole"):
         return [Index(self.size, self.array.type.shape[self.axis])]
 
 
+def _extent_faults(extent: Value[Any], index: Type) -> Iterator[str]:
+    """An index runs over the axis that its loop's extent is the length of, where that shows."""
+    made = extent.owner
+    runs: Extent | None = None
+    if isinstance(made, ExtentOf) and 0 <= made.axis < len(made.array.type.shape):
+        runs = made.array.type.shape[made.axis]
+    elif isinstance(made, math.Constant) and isinstance(made.value, int):
+        runs = made.value
+    if isinstance(index, Index) and runs is not None and index.extent != runs:
+        yield f"the loop runs over {runs}, its index over {index.extent}"
+
+
 class Parallel(Op, name="tile.parallel"):
     """Independent iterations over a grid, one axis an extent.
 
@@ -86,6 +98,8 @@ class Parallel(Op, name="tile.parallel"):
             ok = isinstance(arg.type, Scalar) if size == 0 else isinstance(arg.type, Index)
             if not ok or (isinstance(arg.type, Index) and arg.type.size != size):
                 yield f"argument {arg!r} does not fit the tile size {size}"
+        for extent, arg in zip(self.extents, self.body.args, strict=True):
+            yield from _extent_faults(extent, arg.type)
 
 
 class ForTiles(Op, name="tile.for"):
@@ -107,6 +121,8 @@ class ForTiles(Op, name="tile.for"):
         head = self.body.args[0].type if self.body.args else None
         if not isinstance(head, Index) or head.size != self.size:
             yield "the body's first argument must be the index with the loop's tile size"
+        else:
+            yield from _extent_faults(self.extent, head)
         if [a.type for a in self.body.args[1:]] != types:
             yield "the body's other arguments must be the carried values"
         if [v.type for v in yielded(self.body)] != types:
