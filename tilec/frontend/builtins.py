@@ -148,6 +148,7 @@ class Call:
                 [(x.span, f"this is {dtype_of(x)}")],
                 help=f"combine in f32: `{self.name}(cast[f32]({x.span.text}))`",
             )
+        self.check.along(axes[axis], self.span, f"`{self.name}`")
         rest = tuple(a for n, a in enumerate(axes) if n != axis % len(axes))
         out = TileType(dtype_of(x), rest) if rest else ScalarType(dtype_of(x))
         return Reduction(out, self.span, x, axis % len(axes), kind)
@@ -380,6 +381,7 @@ def len_(call: Call) -> Expr:
         )
     if found.type.axis.origin == "static":
         return weak_const(int(found.type.axis.size), call.span)
+    call.check.along(found.type.axis, call.span, "`len`")
     return ValidCount(ScalarType(S32), call.span, found)
 
 

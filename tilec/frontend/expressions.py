@@ -14,6 +14,7 @@ from tilec.frontend import ast
 from tilec.frontend.checked import (
     Apply,
     ArrayType,
+    Axis,
     Const,
     Constant,
     Expr,
@@ -29,6 +30,7 @@ from tilec.frontend.checked import (
     Transposed,
     Variable,
 )
+from tilec.frontend.exposed import refuse_part
 from tilec.frontend.fold import fold_binary, fold_relation, shown
 from tilec.frontend.meet import (
     axes_of,
@@ -96,6 +98,8 @@ class Expressions:
         """An array and its axis for each dimension that is known at launch only."""
         self.indices: dict[str, Variable] = {}
         """The index of each loop over tiles, by what its axes carry."""
+        self.parts: dict[str, Span] = {}
+        """The loop of each index of a ``parallel`` whose tile size the compiler chooses."""
         self.inline: Callable[[Function, ast.Call], list[Expr]]
         """What a call of a ``fn`` returns; the checker of statements provides it."""
 
@@ -125,6 +129,11 @@ class Expressions:
                 [(span, "written here"), (array.span, "declared here")],
                 help=f"declare it `{array.name}: out ...` or `inout`",
             )
+
+    def along(self, axis: Axis, span: Span, what: str) -> None:
+        """Note that a value is computed along an axis, all of which must be at hand."""
+        if axis.origin in self.parts:
+            refuse_part(self.report, axis, self.parts[axis.origin], span, what)
 
     def outside(self, span: Span, what: str) -> NoReturn:
         """Refuse what needs the iterations of a ``parallel`` around it."""
@@ -455,6 +464,7 @@ class Expressions:
                 notes=["the last axis of the left side is summed with the first of the right side"],
                 help=f"transpose the right side: `{right.span.text}.T`" if swapped else "",
             )
+        self.along(inner, span, "`@`")
         return Product(TileType(F32, (rows, columns)), span, left, right, None)
 
     # Postfix --------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from tilec.frontend.checked import (
     ScalarType,
     Variable,
 )
+from tilec.frontend.exposed import is_chosen
 from tilec.frontend.expressions import Expressions
 from tilec.frontend.meet import axes_of, elements, settle
 from tilec.frontend.names import Binding, Scope, SizeChoice
@@ -89,7 +90,11 @@ class LoopAxes:
     def _grid_axis(self, name: ast.Name, item: ast.Expression) -> LoopAxis:
         called = item.function if isinstance(item, ast.Call) else None
         if isinstance(item, ast.Call) and isinstance(called, ast.Name) and called.id == "tiles":
-            return self.tiles(name, item)
+            axis = self.tiles(name, item)
+            if is_chosen(self.kernel, axis):
+                assert isinstance(axis.variable.type, IndexType)
+                self.check.parts[axis.variable.type.axis.origin] = item.span
+            return axis
         return self.scalar(name, self._count(item))
 
     def _count_differs(self, node: ast.For, call: ast.Call, count: int) -> None:

@@ -31,6 +31,7 @@ from tilec.frontend.checked import (
     Variable,
 )
 from tilec.frontend.choices import chosen
+from tilec.frontend.exposed import is_chosen, refuse_tile_counts
 from tilec.frontend.functions import Calls, only_values, static_assert, stores
 from tilec.frontend.loops import LoopAxes, iterable_call
 from tilec.frontend.meet import axes_of, is_weak, settle
@@ -258,6 +259,8 @@ class Checker(Assignments):
         carried, state = self._enter(node, node.body)
         body = self._block(node.body, (axis,))
         self._leave(carried, state)
+        if is_chosen(self.checked, axis):
+            refuse_tile_counts(self.report, axis, carried, body)
         self.block.append(Loop(node.span, axis, start, step, carried, body))
 
     def _enter(
