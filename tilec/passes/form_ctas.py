@@ -36,13 +36,14 @@ from tilec.passes.form_products import (
     product_team,
 )
 from tilec.passes.form_stores import form_store
-from tilec.passes.form_tiles import FORMS, elementwise
+from tilec.passes.form_tiles import FORMS, elementwise, read_turned
 from tilec.passes.forming import Forming
 from tilec.passes.frames import (
     WARPGROUP_WARPS,
     Frames,
     Team,
     access_vector,
+    only_transposed,
     warps_per_row,
 )
 from tilec.passes.raster import constant, places, product
@@ -124,7 +125,7 @@ def _op(f: Forming, op: Op, uses: Uses) -> None:
             form_store(f, op)
         elif isinstance(op, tile.Load) and isinstance(op.out.type, Tile):
             if not _only_products(op, uses):
-                f.values[op.out] = f.read(op, f.frames.register(op.out))
+                _load(f, op, uses.get(op.out, []))
         elif type(op) in FORMS:
             FORMS[type(op)](f, op)
         elif isinstance(op, math.Elementwise | math.Cast | math.Constant):
@@ -135,6 +136,15 @@ def _op(f: Forming, op: Op, uses: Uses) -> None:
         if str(refusal).startswith("line ") or op.loc is None:
             raise
         raise refused(op, str(refusal)) from None
+
+
+def _load(f: Forming, op: tile.Load, users: list[Op]) -> None:
+    """Read a tile as its users want it, before anything that comes later writes there."""
+    for user in users:
+        if isinstance(user, tile.Transpose):
+            read_turned(f, user, op)
+    if not only_transposed(users):
+        f.values[op.out] = f.read(op, f.frames.register(op.out))
 
 
 def _only_products(op: tile.Load, uses: Uses) -> bool:

@@ -57,6 +57,10 @@ def form_store(f: Forming, op: tile.Store) -> None:
     if not isinstance(op.value.type, Tile):
         _scalar_store(f, op)
         return
+    if isinstance(op.value.owner, tile.Transpose) and op.value not in f.values:
+        # Rows of the array are columns of the tile: the write exchanges them.
+        _write(f, op, f.get(op.value.owner.x), turned=True)
+        return
     value = f.get(op.value)
     try:
         staging = _staging(f, op, value.type)
@@ -67,9 +71,13 @@ def form_store(f: Forming, op: tile.Store) -> None:
     _staged_store(f, op, value, staging)
 
 
-def _write(f: Forming, op: tile.Store, value: Value[Register]) -> None:
+def _write(f: Forming, op: tile.Store, value: Value[Register], *, turned: bool = False) -> None:
     """Straight from registers; a wide tile in pieces, so that few of its inputs live at once."""
     axes = tile_axes(op.subscripts)
+    bounded = f.bounded(op.subscripts)
+    vector = aligned_vector(f.ctx, op, f.schedule)
+    if turned:
+        axes, bounded, vector = axes[::-1], tuple(sorted(1 - a for a in bounded)), 1
     origin = f.place(op.subscripts, whole=False)
     type = value.type
     width = int(type.shape[-1])
@@ -97,8 +105,8 @@ def _write(f: Forming, op: tile.Store, value: Value[Register]) -> None:
                 piece,
                 tuple(origin),
                 axes=axes,
-                bounded=f.bounded(op.subscripts),
-                vector=aligned_vector(f.ctx, op, f.schedule),
+                bounded=bounded,
+                vector=vector,
             )
         )
 

@@ -16,7 +16,7 @@ from tilec.ir.levels import cta, math, tile
 from tilec.ir.types import S32, Index, Register, Scalar, Shared, Tile
 from tilec.layout.linear import Layout
 from tilec.layout.shared import swizzled
-from tilec.passes.forming import GROUP_BARRIER, Forming
+from tilec.passes.forming import GROUP_BARRIER, Forming, users
 from tilec.passes.frames import slice_of
 from tilec.passes.raster import constant
 
@@ -100,23 +100,33 @@ def _scalar(f: Forming, op: tile.Load) -> None:
 
 @_forms(tile.Transpose)
 def _transpose(f: Forming, op: tile.Transpose) -> None:
-    """Nothing for a product's operand, which is viewed transposed; a load is read so."""
-    source = op.x.owner
-    if isinstance(source, tile.Load) and (op.x in f.values or op.x not in f.parts):
-        try:
-            type = f.frames.register(op.out)
-        except Refused:
-            return
-        axes = tuple(a for a, s in enumerate(source.subscripts) if isinstance(s.type, Index))
-        bounded = tuple(sorted(1 - a for a in f.bounded(source.subscripts)))
-        made = cta.Read(
-            source.array,
-            tuple(f.place(source.subscripts, whole=False)),
-            axes=axes[::-1],
-            type=type,
-            bounded=bounded,
-        )
-        f.values[op.out] = f.body.add(made, op.out.name).out
+    """Nothing: products and stores exchange axes themselves, and a load was read so."""
+    if op.out in f.values or isinstance(op.x.owner, tile.Load):
+        return
+    for user in users(f.kernel.body, op.out):
+        if not isinstance(user, tile.Dot | tile.Store | tile.Transpose):
+            raise Refused(
+                "a transpose of what a loop, a branch or a product gives is stored or "
+                f"multiplied, and not taken on by {user.name}, in this version"
+            )
+
+
+def read_turned(f: Forming, op: tile.Transpose, source: tile.Load) -> None:
+    """Read a load's tile with its axes exchanged, where the load stands."""
+    try:
+        type = f.frames.register(op.out)
+    except Refused:
+        return  # a product takes it alone, and views what it puts into shared memory
+    axes = tuple(a for a, s in enumerate(source.subscripts) if isinstance(s.type, Index))
+    bounded = tuple(sorted(1 - a for a in f.bounded(source.subscripts)))
+    made = cta.Read(
+        source.array,
+        tuple(f.place(source.subscripts, whole=False)),
+        axes=axes[::-1],
+        type=type,
+        bounded=bounded,
+    )
+    f.values[op.out] = f.body.add(made, op.out.name).out
 
 
 @_forms(tile.Pad)

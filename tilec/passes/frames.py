@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from tilec.ir import rewrite
 from tilec.ir.core import Op, Region, Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import math, tile
@@ -96,7 +97,7 @@ class Frames:
     ) -> None:
         self.ctx, self.region, self.axes, self.team, self.vector = ctx, region, axes, team, vector
         self.frames: dict[Classes, Layout] = {}
-        values = _tiles(region)
+        values, uses = _tiles(region), rewrite.uses(region)
         for op in region.walk():
             if isinstance(op, tile.Dot):
                 self._accumulator_frame(op)
@@ -105,6 +106,12 @@ class Frames:
         }
         for value in sorted(values, key=lambda v: -len(v.type.shape)):
             classes = axes.all_of(value)
+            if isinstance(value.owner, tile.Transpose) and not isinstance(
+                value.owner.x.owner, tile.Load
+            ):
+                continue  # a view of the tile, which a product or a store takes so
+            if only_transposed(uses.get(value, [])):
+                continue
             if len(classes) > 1 and None not in classes and classes not in self.frames:
                 rowwise = (classes, len(classes) - 1) in reduced
                 try:
@@ -191,6 +198,11 @@ class Frames:
                 if found is not None and self.axes.all_of(value) == classes:
                     return found
         return len(classes) - 1
+
+
+def only_transposed(users: list[Op]) -> bool:
+    """Whether a tile is wanted with its axes exchanged alone: no register holds it as it is."""
+    return bool(users) and all(isinstance(user, tile.Transpose) for user in users)
 
 
 def slice_of(layout: Layout, axes: list[int]) -> Layout:
