@@ -29,13 +29,14 @@ EXAMPLES = CHECKOUT / "examples"
 _REPEATS = 7
 
 #: Seconds from a program's text to PTX in a running process; the product kernels are the slowest.
-IN_PROCESS_S = {"gemm": 0.200, "add": 0.200, "softmax": 0.200}
+IN_PROCESS_S = {"gemm": 0.200, "add": 0.200, "softmax": 0.200, "attention": 0.400}
 PROCESS_S = 1.2
 #: What calls are promised to bring: `:` in softmax needs a bound, and products read by TMA.
 SIZES = {
     "gemm": {"M": 8192, "N": 8192, "K": 8192},
     "add": {"M": 8192, "N": 8192},
     "softmax": {"M": 32768, "N": 4096},
+    "attention": {"B": 1, "H": 16, "HK": 16, "M": 16384, "N": 16384},
 }
 IMPORT_S = 0.120
 WHEEL_BYTES = 1_000_000

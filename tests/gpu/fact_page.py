@@ -64,7 +64,7 @@ def render(*runs: Mapping[str, Any]) -> str:
         "A claim that the compiler relies on is marked **holds** or **does not hold**; the others "
         "are readings.",
         "",
-        *(f"- {_run_line(run)}" for run in runs),
+        *dict.fromkeys(f"- {_run_line(run)}" for run in runs),
         "",
         f"Made from the readings of these runs by `{COMMAND} --render READINGS... > "
         f"docs/hardware.md`; `{COMMAND} --json READINGS` measures again, with `--batch NAME` a "

@@ -258,12 +258,6 @@ class Function:
         call("cuFuncSetAttribute", self.handle, limit, size_bytes)
         self._dynamic_shared_bytes = size_bytes
 
-    def allow_large_clusters(self) -> None:
-        """Permit clusters of more than 8 CTAs (not portable between chips)."""
-        names = driver().CUfunction_attribute
-        switch = names.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-        call("cuFuncSetAttribute", self.handle, switch, 1)
-
 
 class Module:
     """PTX or a cubin loaded into the current context."""
@@ -309,10 +303,6 @@ class Module:
     def notes(self) -> list[AssemblerNote]:
         """The log, read."""
         return parse_assembler_log(self.log)
-
-    def unload(self) -> None:
-        """Unload; its functions must not be launched any more."""
-        call("cuModuleUnload", self.handle)
 
 
 def _text(buffer: bytearray) -> str:

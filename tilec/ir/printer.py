@@ -7,7 +7,6 @@ layouts are named in order of first appearance. Printing changes nothing in the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from tilec.ir.core import Kernel, Module, Op, Region, Value
@@ -196,8 +195,3 @@ def value_lines(module: Module) -> dict[int, int]:
         lines[id(op)] = at + 1
         at += 1
     return lines
-
-
-def shape_text(shape: Sequence[int | str]) -> str:
-    """A shape as messages write it: ``128 x 64``."""
-    return " x ".join(str(s) for s in shape) if shape else "()"

@@ -111,10 +111,6 @@ class Composition:
     threads: tuple[Contribution, ...]
     xor_limit: int
 
-    def of_register(self, register: int) -> tuple[int, int]:
-        """Return the XORed and the added bytes of a register number."""
-        return gather(self.registers, register)
-
 
 def compose(layout: Layout, shared: Layout, element_bits: int) -> Composition:
     """Send each digit of a register layout to byte offsets of a shared layout of the tile."""

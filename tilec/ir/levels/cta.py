@@ -28,7 +28,6 @@ from tilec.ir.types import (
     BOOL,
     S32,
     Array,
-    DType,
     Flight,
     Free,
     Register,
@@ -630,8 +629,3 @@ class ReadScalar(Op, name="cta.read_scalar", effects=Effects.READS):
         yield from _origin_faults(self.array.type, self.origin)
         if self.array.type.mode == "out":
             yield "an out parameter is never read"
-
-
-def register_type(dtype: DType, layout: Layout) -> Register:
-    """The register type whose shape is the layout's."""
-    return Register(dtype, layout.shape, layout)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tilec.ir.core import Builder, Op, Region, Value
+from tilec.ir.core import Builder, Region, Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, flow, ptx
 from tilec.passes.select.elementwise import constant_of
@@ -275,8 +275,3 @@ def _open_turns(sel: Selector, role: cta.Role) -> None:
                 sel.build.add(ptx.Yield(()))
             empty = Region([], [ptx.Yield(())])
             sel.build.add(ptx.If(last, uniform=True, types=(), then=body, otherwise=empty))
-
-
-def is_role(op: Op) -> bool:
-    """Whether an op is a role."""
-    return isinstance(op, cta.Role)
