@@ -40,8 +40,6 @@ def parse_module(text: str) -> Module:
     """Parse a whole dump; raises ``IRSyntaxError``."""
     from lark import UnexpectedInput
 
-    import tilec.ir.levels  # noqa: F401  (registers the ops)
-
     try:
         tree = _lark().parse(text)
     except UnexpectedInput as error:
@@ -63,9 +61,16 @@ class _Reader:
         self.values: dict[str, Value[Any]] = {}
 
     def module(self, tree: Tree[Token]) -> Module:
+        from tilec.ir.levels import LEVELS  # registers the ops
+        from tilec.targets import TARGETS
+
         version, level, target, *rest = tree.children
         if str(version) != "1":
             raise _fail(f"this is tir version {version}; version 1 is known", version)
+        if str(level) not in LEVELS:
+            raise _fail(f"there is no level {level}; there are {', '.join(LEVELS)}", level)
+        if str(target) not in TARGETS:
+            raise _fail(f"there is no target {target}; there are {', '.join(TARGETS)}", target)
         module = Module(str(level), str(target), [])
         for item in rest:
             kind = item.data  # type: ignore[union-attr]
@@ -80,20 +85,26 @@ class _Reader:
                 except ValueError as error:
                     raise _fail(str(error), layout) from None
             else:
-                module.kernels.append(self.kernel(item))  # type: ignore[arg-type]
+                module.kernels.append(self.kernel(item, module.level))  # type: ignore[arg-type]
         return module
 
-    def kernel(self, tree: Tree[Token]) -> Kernel:
+    def kernel(self, tree: Tree[Token], level: str) -> Kernel:
+        from tilec.ir.launch import launch_faults
+
         self.values = {}
         name, *rest = tree.children
         kernel = Kernel(str(name), Region())
+        at: dict[str, Any] = {"": name}
         for part in rest:
             if part.data == "attrs":  # type: ignore[union-attr]
                 kernel.attributes = self.attrs(part)  # type: ignore[arg-type]
+                at.update((str(i.children[0]), i.children[0]) for i in part.children)  # type: ignore[union-attr]
             elif part.data == "schedule":  # type: ignore[union-attr]
                 kernel.schedule = self.attrs(part.children[0])  # type: ignore[union-attr,arg-type]
             else:
                 kernel.body = self.region(part)  # type: ignore[arg-type]
+        for attribute, message in launch_faults(level, kernel):
+            raise _fail(message, at[attribute])
         return kernel
 
     def region(self, tree: Tree[Token]) -> Region:

@@ -8,7 +8,8 @@ It checks that
   4. terminators stand last, and only there;
   5. no size symbol is left at levels ``cta`` and ``ptx`` in the types of tiles;
   6. each op's own ``check`` has nothing to say;
-  7. at level ``cta``, the protocol of rings, products and turns (see ``protocol``).
+  7. at level ``cta``, the protocol of rings, products and turns (see ``protocol``);
+  8. the kernel's attributes are known, and decide its launch (see ``launch``).
 
 All faults are collected, each with its op, before ``VerifyError`` is raised.
 """
@@ -59,6 +60,7 @@ def verify(module: Module, after: str = "") -> None:
 
 def kernel_faults(module: Module, kernel: Kernel) -> list[Fault]:
     """All faults of one kernel."""
+    from tilec.ir.launch import launch_faults
     from tilec.ir.levels import LEVELS
     from tilec.ir.protocol import protocol_faults
     from tilec.targets import TARGETS
@@ -66,6 +68,8 @@ def kernel_faults(module: Module, kernel: Kernel) -> list[Fault]:
     families, types = LEVELS[module.level]
     faults: list[Fault] = []
     _region_faults(kernel.body, set(), families, types, faults)
+    if kernel.body.ops:
+        faults.extend(Fault(kernel.body.ops[0], m) for _, m in launch_faults(module.level, kernel))
     if module.level == "cta" and not faults:
         faults.extend(protocol_faults(kernel, TARGETS.get(module.target)))
     return faults
