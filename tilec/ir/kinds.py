@@ -9,6 +9,7 @@ values of the right kind make sense together is for the op to say.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -60,6 +61,7 @@ def value_faults(cls: type[Op], values: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key} = {_shown(value)}: {described(kind)} is needed"
 
 
+@cache
 def _value_types(kind: Any) -> tuple[type[Type], ...]:
     """Types that a field's values may have, () where any will do."""
     if get_origin(kind) in (UnionType, Union, tuple):
