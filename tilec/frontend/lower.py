@@ -19,7 +19,7 @@ from tilec.ir.types import S32, Array, DType, Index, Scalar, Tile, Type
 from tilec.source import Span
 
 
-def lower(checked: c.CheckedModule, kernel_name: str, target: str = "any") -> Module:
+def lower(checked: c.CheckedModule, kernel_name: str, target: str = "sm_90a") -> Module:
     """The ``tile`` level module of one kernel; ``DiagnosticError`` when there is no such kernel."""
     names = [k.name for k in checked.kernels]
     if kernel_name not in names:
