@@ -1,14 +1,15 @@
 """The protocol of level ``cta``: what is done with rings, products, stores and turns, and when.
 
-Three kinds of rules. Those about the kernel as a whole (warps, registers, named barriers, shared
+Four kinds of rules. Those about the kernel as a whole (warps, registers, named barriers, shared
 memory, who fills a ring and who empties it) are in ``resources``, those about tensor maps and
-their tiles in ``copies``. Those about order are checked here by running each role's body on
-abstract states: what an op does to a state, and what it asks of it, is in ``order``. A branch is
-taken both ways (ways of one condition agree); a loop is run again until no new state appears, so
-a slot or flight that it carries is followed through it.
+their tiles in ``copies``, whether both sides of a ring go as many rounds in ``rounds``. Those
+about order are checked here by running each role's body on abstract states: what an op does to a
+state, and what it asks of it, is in ``order``. A branch is taken both ways (ways of one condition
+agree); a loop is run again until no new state appears, so a slot or flight that it carries is
+followed through it.
 
-Nothing is executed, and no arithmetic is done beyond telling two windows apart. Roles are looked
-at one by one: whether two roles together can deadlock is not decided here.
+Nothing is executed, and no arithmetic is done beyond telling two windows apart. Order is looked at
+role by role: whether two roles together can deadlock is not decided here.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tilec.ir.held import State
 from tilec.ir.levels import cta, flow, math
 from tilec.ir.order import RULES, Reports, at_end
 from tilec.ir.resources import resource_faults
+from tilec.ir.rounds import round_faults
 from tilec.ir.verify import Fault
 from tilec.targets.base import Target
 
@@ -37,7 +39,7 @@ def protocol_faults(kernel: Kernel, target: Target | None = None) -> list[Fault]
 
     Limits of the machine are checked when a target is given.
     """
-    faults = [*resource_faults(kernel, target), *copy_faults(kernel)]
+    faults = [*resource_faults(kernel, target), *copy_faults(kernel), *round_faults(kernel)]
     for op in kernel.body.ops:
         if isinstance(op, cta.Role):
             faults.extend(_Walk(op).faults())

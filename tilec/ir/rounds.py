@@ -1,0 +1,170 @@
+"""Rounds of a ring: how often its producer fills a stage, and each consumer waits for one.
+
+Counts are sums of products of loop trips, with trips known as values: constants, ``ceildiv`` of a
+bound by a step, less the rounds that were peeled. Two roles that count alike meet in every launch.
+A branch around the rounds of a loop that may be empty is passed over; where two ways differ
+otherwise, in ``flow.while``, and where a side has no loop that depends on the launch, nothing is
+claimed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from tilec.ir.core import Kernel, Op, Region, Value
+from tilec.ir.levels import cta, flow, math
+from tilec.ir.places import linear
+from tilec.ir.verify import Fault
+
+Count = dict[tuple[Any, ...], int]
+"""Coefficients by the sorted trips that they are multiplied with."""
+
+
+def round_faults(kernel: Kernel) -> Iterator[Fault]:
+    """Rings whose two sides go different numbers of rounds."""
+    roles = [op for op in kernel.body.ops if isinstance(op, cta.Role)]
+    for ring in (op for op in kernel.body.ops if isinstance(op, cta.MakeRing)):
+        sides: dict[type[Op], list[tuple[cta.Role, Count, Op]]] = {cta.Acquire: [], cta.Wait: []}
+        for role in roles:
+            for side, found in sides.items():
+                uses = [u for u in role.body.walk() if isinstance(u, side) and _ring(u) is ring.out]
+                counted = _Counter(side, ring.out).region(role.body) if uses else None
+                if counted is not None:
+                    found.append((role, counted, _loop_of(role.body, uses[-1])))
+        for maker, made, filling in sides[cta.Acquire]:
+            for taker, taken, emptying in sides[cta.Wait]:
+                if made != taken and _loops(made) and _loops(taken):
+                    yield Fault(
+                        emptying,
+                        f"role {taker.label} waits for other rounds of %{ring.out.name} than role "
+                        f"{maker.label} fills{_line(filling)}: {_shown(emptying)}, "
+                        f"there {_shown(filling)}",
+                    )
+
+
+def _loops(count: Count) -> bool:
+    """Whether a count depends on the launch."""
+    return any(trips for trips in count)
+
+
+def _ring(op: Any) -> Any:
+    return op.ring
+
+
+def _loop_of(region: Region, wanted: Op) -> Op:
+    """The innermost loop around an op, or the op itself."""
+    found = wanted
+    for op in region.walk():
+        if isinstance(op, flow.For) and any(inner is wanted for inner in op.body.walk()):
+            found = op
+    return found
+
+
+def _line(op: Op) -> str:
+    return f" at source line {op.loc.line}" if op.loc is not None else ""
+
+
+def _shown(op: Op) -> str:
+    if not isinstance(op, flow.For):
+        return "no loop"
+    names = [
+        str(v.owner.value) if isinstance(v.owner, math.Constant) else f"%{v.name}"
+        for v in (op.lower, op.upper, op.step)
+    ]
+    return f"a loop from {names[0]} to {names[1]} in steps of {names[2]}"
+
+
+def _is_guard(op: flow.If, counts: list[Count | None]) -> bool:
+    """Whether one way does nothing since ``lower >= upper``: the rounds of an empty loop."""
+    made = op.condition.owner
+    relation = made.relation if isinstance(made, math.Compare) else ""
+    return (relation == "ge" and not counts[0]) or (relation == "lt" and not counts[1])
+
+
+class _Counter:
+    """Counts one kind of op on one ring in a role."""
+
+    def __init__(self, side: type[Op], ring: Value[Any]) -> None:
+        self.side, self.ring = side, ring
+        self.indices: dict[Value[Any], Any] = {}
+
+    def region(self, region: Region) -> Count | None:
+        total: Counter[tuple[Any, ...]] = Counter()
+        for op in region.ops:
+            count = self.op(op)
+            if count is None:
+                return None
+            for key, times in count.items():
+                total[key] += times
+        return {key: times for key, times in total.items() if times}
+
+    def op(self, op: Op) -> Count | None:
+        if isinstance(op, self.side) and _ring(op) is self.ring:
+            return {(): 1}
+        if isinstance(op, flow.For):
+            return self.loop(op)
+        counts = [self.region(region) for region in op.regions]
+        if any(count is None for count in counts):
+            return None
+        if isinstance(op, flow.If) and not _is_guard(op, counts):
+            return counts[0] if counts[0] == counts[1] else None
+        different = [count for n, count in enumerate(counts) if count and count not in counts[:n]]
+        if len(different) > 1 or (different and isinstance(op, flow.While)):
+            return None
+        return different[0] if different else {}
+
+    def loop(self, op: flow.For) -> Count | None:
+        bounds = tuple(self.key(v) for v in (op.lower, op.upper, op.step))
+        self.indices[op.body.args[0]] = ("index", *bounds)
+        inside = self.region(op.body)
+        if inside is None or not inside:
+            return inside
+        total: Counter[tuple[Any, ...]] = Counter()
+        for trip, factor in self.trips(op).items():
+            for key, times in inside.items():
+                total[tuple(sorted((*key, *trip), key=repr))] += factor * times
+        return {key: times for key, times in total.items() if times}
+
+    def trips(self, op: flow.For) -> Count:
+        """Rounds of a loop that has at least those which were peeled."""
+        terms, lower = linear(op.lower)
+        step = linear(op.step)
+        if terms or step[0] or step[1] < 1 or lower % step[1]:
+            return {(tuple(self.key(v) for v in (op.lower, op.upper, op.step)),): 1}
+        upper, least = op.upper, lower // step[1]
+        known = linear(upper)
+        if not known[0]:
+            return {(): max(0, -(-known[1] // step[1]) - least)}
+        whole: tuple[Any, ...] = ("blocks", self.key(upper), step[1])
+        if step[1] == 1 and isinstance(upper.owner, math.CeilDiv):
+            by = linear(upper.owner.y)
+            if not by[0]:
+                whole = ("blocks", self.key(upper.owner.x), by[1])
+        return {(whole,): 1, **({(): -least} if least else {})}
+
+    def key(self, value: Value[Any]) -> Any:
+        """What a value is, the same for equal computations of different roles."""
+        if value in self.indices:
+            return self.indices[value]
+        terms, constant = linear(value)
+        if not terms:
+            return constant
+        if terms != frozenset({(value, 1)}):
+            parts = sorted(((self.key(v), n) for v, n in terms), key=repr)
+            return ("sum", *parts, constant)
+        op = value.owner
+        if isinstance(op, cta.ExtentOf):
+            return ("extent", op.array.type.shape[op.axis])
+        if isinstance(op, cta.CtaIndex | cta.CtaCount):
+            return op.name
+        if not isinstance(op, Op) or op.regions or op.effects or not op.operands:
+            return ("value", id(value))
+        parts = [self.key(v) for v in op.operands]
+        return (
+            op.name,
+            *parts,
+            *(repr(a) for a in op.attributes.values()),
+            op.results.index(value),
+        )
