@@ -445,7 +445,6 @@ class Chooser:
             next(stores, None),
             f"tiles of {width} along {along.name}, {vectors[along]} elements an access: "
             f"{each} elements a thread",
-            elements_a_thread=each,
         )
 
     def elements(self, most: int) -> int:
