@@ -113,3 +113,12 @@ def test_a_loop_goes_up(step: int) -> None:
 def test_a_mode_that_is_none(mode: str) -> None:
     with pytest.raises(IRSyntaxError, match="none of in, out, inout" if mode else "unexpected"):
         parse_module(f"{HEAD}kernel @k {{ |%a: array<f32, N x M, {mode}>| }}\n")
+
+
+def test_a_combination_has_the_registers_of_its_halves() -> None:
+    text = (
+        "tir 1 level ptx target sm_90a\nkernel @k { |%x: bits<b32, 1>|\n"
+        "  %c = ptx.combine(%x, %x) : bits<b64, 96>\n}\n"
+    )
+    with pytest.raises(VerifyError, match="halves of 1 and 1 registers for 96 results"):
+        verify(parse_module(text))

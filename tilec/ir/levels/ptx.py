@@ -128,6 +128,12 @@ class Combine(Op, name="ptx.combine"):
     type: Type = result_type()
     out: Value[Bits] = result()
 
+    def check(self) -> Iterator[str]:
+        """As many registers as each half has."""
+        counts = [v.type.count for v in (self.low, self.high, self.out)]
+        if len(set(counts)) != 1:
+            yield f"halves of {counts[0]} and {counts[1]} registers for {counts[2]} results"
+
 
 class Pick(Op, name="ptx.pick"):
     """Name some registers of a value again, in the given order; emits nothing.
