@@ -19,7 +19,7 @@ from math import prod
 from typing import Any
 
 from tilec.ir import rewrite
-from tilec.ir.core import Kernel, Op
+from tilec.ir.core import Kernel, Op, Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import math, tile
 from tilec.ir.types import Extent, Index, Tile, is_symbol
@@ -424,7 +424,7 @@ class Chooser:
         along = max(reversed(axes), key=lambda a: vectors[a])
         threads = WARP * WARPGROUP_WARPS * (self.schedule.warpgroups or 1)
         self.set(warpgroups=1)
-        each = self.elements(max(vectors[along], 2) * VECTORS_IN_FLIGHT)
+        each = self.elements(max(vectors[along], 2) * VECTORS_IN_FLIGHT, along)
         most = threads * each
         bound = self.bound(along)
         width = MULTIPLE
@@ -447,17 +447,20 @@ class Chooser:
             f"{each} elements a thread",
         )
 
-    def elements(self, most: int) -> int:
+    def elements(self, most: int, along: AxisClass) -> int:
         """Elements a thread, where memory asks for ``most``: fewer if their work is long.
 
         Straight code for an element grows with the program, and a program of many ops waits for
-        them, not for memory; accesses that are no vectors need an address and a register each.
+        them, not for memory; accesses that are no vectors need an address and a register each,
+        and so do those of an array that is contiguous along another axis than ``along``.
         """
         ops = accesses = 0
         for op in self.kernel.body.walk():
             if isinstance(op, tile.Load | tile.Store):
                 last = contiguous_axis(self.ctx, op.array, tile_axes(op.subscripts))
-                wide = 1 if last is None else vector_of(self.ctx, op, last, most)
+                wide = 1
+                if last is not None and self.runs_along(op.subscripts[last], along):
+                    wide = vector_of(self.ctx, op, last, most)
                 accesses += most // wide
             elif isinstance(op, math.Elementwise | math.Cast):
                 ops += any(isinstance(r.type, Tile) for r in op.results)
@@ -467,6 +470,11 @@ class Chooser:
         ):
             fewer *= 2
         return most // fewer
+
+    def runs_along(self, subscript: Value[Any], axis: AxisClass) -> bool:
+        """Whether a subscript is an index of that class of axes."""
+        kind = subscript.type
+        return isinstance(kind, Index) and self.class_of(str(kind.size)) is axis
 
     def offered(self) -> None:
         """Of the sizes that the author offers for a loop, take the first unless one is pinned."""
