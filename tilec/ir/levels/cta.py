@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tilec.ir.accesses import GETS, PUTS, access_faults, origin_faults, tile_faults
 from tilec.ir.core import Op, Region, Value
 from tilec.ir.declare import (
     Effects,
@@ -468,37 +469,6 @@ class Weave(Op, name="cta.weave"):
 
 # --- moving tiles ------------------------------------------------------------------------------
 
-PUTS = ("stmatrix", "store")
-GETS = ("ldmatrix", "load")
-ACCESS_BYTES = 16
-"""The widest access of one thread (PTX ISA, ld and st: .v4 of 32 bits)."""
-
-
-def _origin_faults(array: Array, origin: Sequence[Value[Any]]) -> Iterator[str]:
-    if len(origin) != len(array.shape):
-        yield f"the array has {len(array.shape)} axes, the origin gives {len(origin)}"
-    if any(v.type != Scalar(S32) for v in origin):
-        yield "places in an array are s32"
-
-
-def _access_faults(op: Read | Write, tile: Register) -> Iterator[str]:
-    """What reading and writing a register tile of an array have in common."""
-    array = op.array.type
-    yield from _origin_faults(array, op.origin)
-    if tile.dtype != array.dtype:
-        yield f"the tile holds {tile.dtype}, the array {array.dtype}"
-    if len(op.axes) != len(tile.shape) or not _distinct(op.axes, len(array.shape)):
-        yield f"axes {op.axes} do not name one axis of {array} for each of the tile's"
-    if not _distinct(op.bounded, len(tile.shape)):
-        yield f"bounded {op.bounded} are not axes of the tile"
-    widest = ACCESS_BYTES // array.dtype.bytes
-    if op.vector < 1 or op.vector & (op.vector - 1) or op.vector > widest:
-        yield f"vector = {op.vector}: a power of 2 up to {widest} elements is one access"
-
-
-def _distinct(axes: Sequence[int], rank: int) -> bool:
-    return len(set(axes)) == len(axes) and all(0 <= axis < rank for axis in axes)
-
 
 class Put(Op, name="cta.put", effects=Effects.WRITES):
     """Write registers to a shared tile; ``instruction`` is ``stmatrix`` or ``store``."""
@@ -511,9 +481,7 @@ class Put(Op, name="cta.put", effects=Effects.WRITES):
         """The instruction is known, and the tile takes the value."""
         if self.instruction not in PUTS:
             yield f"instruction {self.instruction} is none of {', '.join(PUTS)}"
-        target, value = self.target.type, self.value.type
-        if (target.dtype, target.shape) != (value.dtype, value.shape):
-            yield f"the value has type {value}, the tile {target}"
+        yield from tile_faults(self.target.type, self.value.type)
 
 
 class Get(Op, name="cta.get", effects=Effects.READS):
@@ -528,9 +496,7 @@ class Get(Op, name="cta.get", effects=Effects.READS):
         """The instruction is known, and the value is the tile's."""
         if self.instruction not in GETS:
             yield f"instruction {self.instruction} is none of {', '.join(GETS)}"
-        tile, value = self.x.type, self.out.type
-        if (tile.dtype, tile.shape) != (value.dtype, value.shape):
-            yield f"the value has type {value}, the tile {tile}"
+        yield from tile_faults(self.x.type, self.out.type)
 
 
 class Publish(Op, name="cta.publish", effects=Effects.ORDERS):
@@ -588,7 +554,7 @@ class Read(Op, name="cta.read", effects=Effects.READS):
 
     def check(self) -> Iterator[str]:
         """Places and tile fit, and the array is not write-only."""
-        yield from _access_faults(self, self.out.type)
+        yield from access_faults(self, self.out.type)
         if self.array.type.mode == "out":
             yield "an out parameter is never read"
 
@@ -608,7 +574,7 @@ class Write(Op, name="cta.write", effects=Effects.WRITES):
 
     def check(self) -> Iterator[str]:
         """Places and tile fit, and the array may be written."""
-        yield from _access_faults(self, self.value.type)
+        yield from access_faults(self, self.value.type)
         if self.array.type.mode == "in":
             yield "an in parameter is never written"
 
@@ -626,6 +592,6 @@ class ReadScalar(Op, name="cta.read_scalar", effects=Effects.READS):
 
     def check(self) -> Iterator[str]:
         """One coordinate an axis, and the array is not write-only."""
-        yield from _origin_faults(self.array.type, self.origin)
+        yield from origin_faults(self.array.type, self.origin)
         if self.array.type.mode == "out":
             yield "an out parameter is never read"
