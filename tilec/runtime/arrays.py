@@ -13,7 +13,7 @@ Never: imports a framework that the caller has not imported, or changes an array
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -290,8 +290,17 @@ def stream_of(kind: str, device: Device) -> int:
     return 0
 
 
-def empty_like_kind(kind: str, shape: Sequence[int], dtype: str, device: Device) -> Any:
-    """A new, uninitialised, row-major array of the framework `kind` on `device`."""
+def empty_like_kind(
+    kind: str, shape: Sequence[int], dtype: str, device: Device, given: Iterable[ArrayView] = ()
+) -> Any:
+    """A new, uninitialised, row-major array of the framework `kind` on `device`.
+
+    NumPy has no bf16 and no fp8: what stands for them is what stands for them in `given`.
+    """
+    alike = next(
+        (getattr(v.owner, "dtype", None) for v in given if v.dtype == dtype and v.kind == kind),
+        None,
+    )
     name = _FOREIGN[dtype]
     if kind == "torch":
         torch = sys.modules["torch"]
@@ -300,11 +309,11 @@ def empty_like_kind(kind: str, shape: Sequence[int], dtype: str, device: Device)
     if kind == "cupy":
         cupy = sys.modules["cupy"]
         with cupy.cuda.Device(device[1]):
-            return cupy.empty(tuple(shape), dtype=_numpy_dtype(dtype))
+            return cupy.empty(tuple(shape), dtype=alike or _numpy_dtype(dtype))
     if kind == "numpy" and device[0] == "cpu":
         import numpy
 
-        return numpy.empty(tuple(shape), dtype=_numpy_dtype(dtype))
+        return numpy.empty(tuple(shape), dtype=alike or _numpy_dtype(dtype))
     raise ArrayError(f"cannot allocate a {kind} array on {device[0]}; pass the output explicitly")
 
 
