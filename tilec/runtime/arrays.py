@@ -295,10 +295,11 @@ def empty_like_kind(
 ) -> Any:
     """A new, uninitialised, row-major array of the framework `kind` on `device`.
 
-    NumPy has no bf16 and no fp8: what stands for them is what stands for them in `given`.
+    NumPy has no bf16 and no fp8: what stands for them is what stands for them in `given`, arrays
+    that the kernel takes as the same element type.
     """
     alike = next(
-        (getattr(v.owner, "dtype", None) for v in given if v.dtype == dtype and v.kind == kind),
+        (getattr(v.owner, "dtype", None) for v in given if v.kind == kind),
         None,
     )
     name = _FOREIGN[dtype]

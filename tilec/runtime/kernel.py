@@ -203,9 +203,8 @@ class Kernel:
                 )
             shape = [e if isinstance(e, int) else dims[e] for e in types[p.name].shape]
             dtype = types[p.name].dtype.name
-            made = arrays_of.empty_like_kind(
-                first.kind, shape, dtype, first.device, list(views.values())
-            )
+            alike = [view for name, view in views.items() if types[name].dtype.name == dtype]
+            made = arrays_of.empty_like_kind(first.kind, shape, dtype, first.device, alike)
             given[p.name], views[p.name] = made, arrays_of.view(made)
         for p in self.parameters:  # the order of the parameters, whatever was given
             if p.name in views:
