@@ -9,8 +9,13 @@ from __future__ import annotations
 
 from tilec.ir.core import Kernel
 from tilec.ir.levels import cta
-from tilec.ir.resources import MBARRIER_BYTES, PLAIN_ALIGNMENT, alignment, part_offsets
-from tilec.ir.resources import shared_bytes as tile_bytes
+from tilec.ir.resources import (
+    MBARRIER_BYTES,
+    PLAIN_ALIGNMENT,
+    alignment,
+    part_offsets,
+    shared_bytes,
+)
 from tilec.ir.types import Ring, Shared
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.refusal import refused
@@ -26,7 +31,7 @@ def object_bytes(op: cta.MakeRing | cta.Buffer) -> int:
     if isinstance(op.type, Ring):
         return ring_bytes(op.type)
     if isinstance(op.type, Shared):
-        return tile_bytes(op.type)
+        return shared_bytes(op.type)
     raise TypeError(f"{op.type} does not lie in shared memory")
 
 

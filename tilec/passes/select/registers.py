@@ -7,13 +7,14 @@ from typing import Any
 
 from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, math, ptx
+from tilec.ir.resources import shared_bytes
 from tilec.ir.types import Bits, DType, Register, Scalar
 from tilec.layout.convert import register_moves
 from tilec.layout.fragments import vector_registers
 from tilec.layout.index_map import thread_coordinates
 from tilec.layout.linear import Layout, LayoutRefusal
 from tilec.passes.select.elementwise import narrow, unpacked
-from tilec.passes.select.rings import View, tile_bytes, view_address
+from tilec.passes.select.rings import View, view_address
 from tilec.passes.select.selector import (
     PtxValue,
     Selector,
@@ -238,7 +239,7 @@ def _exchange(sel: Selector, op: cta.Exchange) -> None:
     if value.type.kind == "pred":
         raise Refused("bools are not combined over warps in this version; cast to s32 first")
     rows = type.layout.shape[0] if type.layout.rank == 1 else 0
-    if not rows or tile_bytes(view.type) < 4 * rows * role.group_warps * role.groups:
+    if not rows or shared_bytes(view.type) < 4 * rows * role.group_warps * role.groups:
         raise Refused("the buffer needs one element for each row and warp of a vector")
     # The parts of an element lie in the warps along the digits that are copies.
     copies = [p for p in type.layout.placed if p.space == "warp" and p.digit.is_copy]

@@ -8,6 +8,7 @@ from typing import Any
 from tilec.ir.core import Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, ptx
+from tilec.ir.resources import part_offsets, shared_bytes
 from tilec.ir.types import Shared, TensorMap
 from tilec.layout.linear import Layout, LayoutRefusal
 from tilec.layout.shared import atom_bytes, stripes, swizzle_of, swizzled
@@ -53,20 +54,6 @@ class MapRecord:
     type: TensorMap
 
 
-def tile_bytes(type: Shared) -> int:
-    """Bytes of a whole shared tile."""
-    return type.layout.size("off") * type.dtype.bits // 8
-
-
-def part_offsets(parts: tuple[Shared, ...]) -> tuple[tuple[int, ...], int]:
-    """Offset of each part within a stage, and the stage's size: parts start on 1024 bytes."""
-    offsets, at = [], 0
-    for part in parts:
-        offsets.append(at)
-        at += -(-tile_bytes(part) // 1024) * 1024
-    return tuple(offsets), at
-
-
 def shared_parts(types: tuple[Any, ...]) -> tuple[Shared, ...]:
     """The parts of a ring, which are shared tiles."""
     for part in types:
@@ -80,7 +67,7 @@ def _ring(sel: Selector, op: cta.MakeRing) -> None:
     if op.offset < 0 or op.barriers < 0:
         raise Refused("the ring has no place yet: run place-shared first")
     parts = shared_parts(op.out.type.parts)
-    offsets, stage_bytes = part_offsets(parts)
+    offsets, stage_bytes = part_offsets(op.out.type)
     stages = op.out.type.stages
     sel.records[op.out] = RingRecord(
         stages,
@@ -127,7 +114,7 @@ def _acquire(sel: Selector, op: cta.Acquire) -> None:
     stage, parity = sel.cursors[op.ring]
     address = _stage_address(sel, stage, 8)
     sel.build.add(ptx.MbarrierWait(address, parity, offset=ring.empty))
-    total = sum(tile_bytes(part) for part in ring.parts)
+    total = sum(shared_bytes(part) for part in ring.parts)
     sel.build.add(ptx.MbarrierArrive(address, guard=sel.elected(), offset=ring.full, bytes=total))
     sel.set(op.out, _advance(sel, op.ring, ring.stages))
     sel.records[op.out] = ring
