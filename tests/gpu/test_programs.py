@@ -54,16 +54,19 @@ def chunks(cases: Sequence[Case], size: int = CHUNK) -> list[list[Case]]:
 
 
 def run_chunk(
-    cases: Sequence[Case], prefix: Sequence[str] = (), slower: float = 1.0
+    cases: Sequence[Any], prefix: Sequence[str] = (), slower: float = 1.0, child: str = _CHILD
 ) -> list[Record]:
-    """Records of a chunk, one a case, in as many children as it takes."""
+    """Records of a chunk, one a case, in as many children as it takes.
+
+    A case is a dataclass with a ``name``; ``child`` is the module that runs a list of them.
+    """
     records: list[Record] = []
     left, crashes = list(cases), 0
     with tempfile.TemporaryDirectory(prefix="tilec-cases-") as folder:
         while left:
             asked, report = Path(folder) / "cases.json", Path(folder) / f"report{crashes}.jsonl"
             asked.write_text(json.dumps([asdict(case) for case in left]))
-            command = [*prefix, sys.executable, "-m", _CHILD, str(asked), str(report)]
+            command = [*prefix, sys.executable, "-m", child, str(asked), str(report)]
             limit_s = slower * (_START_S + _EACH_S * len(left))
             reason = _ended(command, limit_s)
             done, hung = _read(report)
