@@ -30,7 +30,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "examples"
 Data = npt.NDArray[Any]
 Sizes = Mapping[str, Any]
 VIEWS = ("packed", "padded", "offset", "repeated", "turned")
-"""How arrays lie: one after the other, with wide or odd rows, rows that are one row, axes turned."""
+"""How arrays lie: packed, with wide or odd rows, all rows the first one, the last axes turned."""
 _LEAST_SIZES = 8
 
 
