@@ -32,6 +32,8 @@ def cast(source: str, target: str) -> SourceFile:
 REFUSED = [
     kernel("a: bf16[M, 64], b: bf16[7, 64], y: out f32[M, 7]", "y[i, :] = a[i, :] @ b[:, :].T"),
     kernel("a: bf16[M, 1], b: bf16[64, 1], y: out f32[M, 64]", "y[i, :] = a[i, :] @ b[:, :].T"),
+    kernel("a: f64[M, 16], b: f64[64, 16], y: out f64[M, 64]", "y[i, :] = a[i, :] @ b[:, :].T"),
+    kernel("a: f32[M, 16], b: f32[64, 16], y: out f32[M, 64]", "y[i, :] = a[i, :] @ b[:, :].T"),
     *(
         kernel("x: f32[M, N], y: out f32[M]", f"y[i] = where({f}(x[i, :] > 0, axis=1), 1.0, 0.0)")
         for f in ("any", "all")
@@ -49,6 +51,10 @@ REFUSED = [
     ),
 ]
 COMPILED = [
+    *(
+        kernel(f"a: {a}[M, 64], b: {b}[64, 64], y: out {y}[M, 64]", "y[i, :] = a[i, :] @ b[:, :]")
+        for a, b, y in (("e4m3", "e5m2", "f32"), ("u8", "s8", "s32"), ("tf32", "tf32", "f32"))
+    ),
     *(
         kernel(f"x: {t}[M, N], y: out {t}[M]", "y[i] = rowmax(x[i, :])")
         for t in ("f32", "s32", "u32")

@@ -407,5 +407,6 @@ def temp(call: Call) -> Expr:
     return call.check.let("temp", Workspace(kind, call.span, tuple(extents)))
 
 
-# The functions about rows stand in a file of their own and are found with these.
+# The functions about rows and products stand in files of their own and are found with these.
 import_module("tilec.frontend.rows")
+import_module("tilec.frontend.products")

@@ -241,6 +241,7 @@ class Product(Expr):
     left: Expr
     right: Expr
     start: Expr | None
+    precision: str = ""
 
 
 @dataclass(eq=False)

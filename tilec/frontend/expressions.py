@@ -7,6 +7,7 @@ scopes are the business of ``check``. Calls are handed to ``builtins``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NoReturn
 
 from tilec.diagnostics import did_you_mean
@@ -55,7 +56,7 @@ from tilec.frontend.names import (
 )
 from tilec.frontend.ranges import Known
 from tilec.frontend.report import Abandoned, Report
-from tilec.ir.types import BOOL, F32, DType
+from tilec.ir.types import BOOL, DType
 from tilec.source import Span
 
 _ARITHMETIC = {
@@ -82,7 +83,6 @@ _OF_OTHER_LANGUAGES = {
 _HELD_AFTER = 32
 """Links of a chain after which its value becomes a variable: what walks expressions recurses."""
 _STORAGE_ONLY = frozenset({"e4m3", "e5m2", "tf32"})
-_PRODUCT_TYPES = frozenset({"f16", "bf16"})
 
 
 class Expressions:
@@ -341,7 +341,7 @@ class Expressions:
                 if isinstance(product, Product) and product.start is None:
                     start = other if isinstance(other.type, TileType) else None
                     if start is not None:
-                        return Product(product.type, span, product.left, product.right, start)
+                        return replace(product, span=span, start=start)
         return Apply(self.common_type(left, right), span, name, (left, right))
 
     def common_type(self, *operands: Expr) -> ScalarType | TileType:
@@ -438,34 +438,10 @@ class Expressions:
             )
 
     def product(self, left: Expr, right: Expr, span: Span) -> Expr:
-        """``left @ right``, accumulated in f32."""
-        for side in (left, right):
-            if len(axes_of(side)) != 2:
-                self.report.fail(
-                    "product-needs-matrices",
-                    "`@` multiplies two tiles with two axes each",
-                    [(side.span, f"this is {side.type}")],
-                )
-        if dtype_of(left) != dtype_of(right):
-            same_dtype(self.report, (left, right))
-        if dtype_of(left).name not in _PRODUCT_TYPES:
-            self.report.not_yet(f"`@` of {dtype_of(left)}", span, "cast both sides to bf16 or f16")
-        rows, inner = axes_of(left)
-        other, columns = axes_of(right)
-        if inner != other:
-            swapped = columns == inner
-            self.report.fail(
-                "axes-do-not-meet",
-                f"`@` sums over `{inner}` on the left and `{other}` on the right",
-                [
-                    (left.span, f"axes [{rows}, {inner}]"),
-                    (right.span, f"axes [{other}, {columns}]"),
-                ],
-                notes=["the last axis of the left side is summed with the first of the right side"],
-                help=f"transpose the right side: `{right.span.text}.T`" if swapped else "",
-            )
-        self.along(inner, span, "`@`")
-        return Product(TileType(F32, (rows, columns)), span, left, right, None)
+        """``left @ right``."""
+        from tilec.frontend.products import product
+
+        return product(self, left, right, span)
 
     # Postfix --------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ functions. Everything in such a block carries the place of the call; messages sh
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -165,7 +165,7 @@ class Calls:
         """A result: in a variable, or a product that a sum may still continue."""
         if isinstance(value, Product) and value.start is None:
             left, right = (self._held("", side, span) for side in (value.left, value.right))
-            return Product(value.type, span, left, right, None)
+            return replace(value, span=span, left=left, right=right)
         held = self.check.hold(name, value, value.span)
         return _at(held, span)
 

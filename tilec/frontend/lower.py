@@ -377,9 +377,11 @@ class _Lowering:
         left, right = self.expression(node.left), self.expression(node.right)
         start = node.start
         if start is None:
-            zero = c.Const(c.ScalarType(_dtype(node)), node.span, 0.0)
+            zero = c.Const(
+                c.ScalarType(_dtype(node)), node.span, 0.0 if _dtype(node).is_float else 0
+            )
             start = c.Fill(node.type, node.span, zero)
-        return tile.Dot(left, right, self.expression(start))
+        return tile.Dot(left, right, self.expression(start), precision=node.precision)
 
 
 def _constant(node: c.Expr) -> c.Constant:

@@ -28,7 +28,7 @@ from tilec.passes.base import Context, tile_pass
 from tilec.passes.check_schedule import BadChoices, check_schedule, impossible, shown_value
 from tilec.passes.costs import Shape, launch_cycles
 from tilec.passes.fit_tiles import columns_taken, rows_taken
-from tilec.passes.form_products import PRODUCT_BITS, feeds_only_products, source_of
+from tilec.passes.form_products import feeds_only_products, source_of
 from tilec.passes.frames import (
     ELEMENTS_PER_THREAD,
     PRODUCT_ROWS,
@@ -38,7 +38,8 @@ from tilec.passes.frames import (
     warps_per_row,
 )
 from tilec.passes.live_results import live_results
-from tilec.passes.mapping import contiguous_axis, map_refusal, tile_axes
+from tilec.passes.mapping import contiguous_axis, tile_axes
+from tilec.passes.operands import ring_refusal
 from tilec.passes.refusal import refused
 from tilec.passes.unformed import refuse_unformed
 
@@ -144,11 +145,7 @@ class Chooser:
                 load = source_of(operand)[0].owner
                 if not isinstance(load, tile.Load):
                     return False
-                reason = map_refusal(self.ctx, load.array, tile_axes(load.subscripts))
-                if load.array.type.dtype.bits not in PRODUCT_BITS:
-                    raise refused(
-                        op, f"products of {load.array.type.dtype} are not in this version"
-                    )
+                reason = ring_refusal(self.ctx, load, self.uses)
                 if reason is not None or not feeds_only_products(load.out, self.uses):
                     return False
         return True

@@ -32,16 +32,13 @@ from tilec.passes.mapping import (
     STRIPES_BYTES,
     Mapped,
     contiguous_axis,
-    map_refusal,
     mapped,
     shared_layout,
     tile_axes,
 )
+from tilec.passes.operands import Uses, either_axis, ring_refusal, turning
 from tilec.passes.raster import constant
 from tilec.passes.refusal import refused
-
-PRODUCT_BITS = (16,)
-"""Element widths that this version multiplies; narrower ones need K-major operands only."""
 
 
 @dataclass
@@ -63,7 +60,7 @@ def source_of(value: Value[Any]) -> tuple[Value[Any], bool]:
     return value, flipped
 
 
-def feeds_only_products(value: Value[Any], uses: dict[Value[Any], list[Op]]) -> bool:
+def feeds_only_products(value: Value[Any], uses: Uses) -> bool:
     """Whether every use of a tile, through transposes, is an operand of a product."""
     for op in uses.get(value, []):
         if isinstance(op, tile.Transpose):
@@ -74,10 +71,11 @@ def feeds_only_products(value: Value[Any], uses: dict[Value[Any], list[Op]]) -> 
     return bool(uses.get(value))
 
 
-def ring_plan(ctx: Context, op: tile.Load, swizzle: int | None) -> Mapped:
+def ring_plan(ctx: Context, op: tile.Load, swizzle: int | None, uses: Uses) -> Mapped:
     """How TMA brings an operand; ``Refused`` with the reason if it cannot."""
-    if op.array.type.dtype.bits not in PRODUCT_BITS or not op.array.type.dtype.is_float:
-        raise Refused(f"products of {op.array.type.dtype} are not in this version")
+    reason = ring_refusal(ctx, op, uses)
+    if reason is not None:
+        raise Refused(reason)
     shape = op.out.type.shape
     plan = mapped(ctx, op.array, tile_axes(op.subscripts), shape, swizzle=swizzle)
     return plan
@@ -93,7 +91,7 @@ def by_rings(ctx: Context, schedule: Schedule, region: Region) -> bool:
             if not isinstance(load, tile.Load) or not feeds_only_products(source, uses):
                 return False
             try:
-                ring_plan(ctx, load, dict(schedule.swizzles).get(load.array.name))
+                ring_plan(ctx, load, dict(schedule.swizzles).get(load.array.name), uses)
             except Refused:
                 return False
     return True
@@ -107,8 +105,7 @@ def check_swizzles(ctx: Context, schedule: Schedule, region: Region) -> None:
         if not isinstance(op, tile.Load) or op.array.name not in pinned:
             continue
         name = op.array.name
-        by_map = map_refusal(ctx, op.array, tile_axes(op.subscripts)) is None
-        if not by_map or not feeds_only_products(op.out, uses):
+        if ring_refusal(ctx, op, uses) is not None or not feeds_only_products(op.out, uses):
             ctx.remark(op, f"swizzles.{name} has no effect: {name} does not come by TMA")
             continue
         reason = _swizzle_refusal(ctx, region, op, pinned[name])
@@ -123,7 +120,7 @@ def _swizzle_refusal(ctx: Context, region: Region, op: tile.Load, swizzle: int) 
     """Why a product cannot read an operand with this swizzle; None if it can."""
     dots = [dot for dot in region.walk() if isinstance(dot, tile.Dot)]
     try:
-        layout = ring_plan(ctx, op, swizzle).layout
+        layout = ring_plan(ctx, op, swizzle, rewrite.uses(region)).layout
         for place, value in [(n, v) for dot in dots for n, v in enumerate((dot.a, dot.b))]:
             source, flipped = source_of(value)
             if source is op.out:
@@ -135,7 +132,7 @@ def _swizzle_refusal(ctx: Context, region: Region, op: tile.Load, swizzle: int) 
     return None
 
 
-def find_stage(f: Forming, region: Region, uses: dict[Value[Any], list[Op]]) -> Stage | None:
+def find_stage(f: Forming, region: Region, uses: Uses) -> Stage | None:
     """The loads directly in a region that go through a ring, if there are any."""
     loads: list[tile.Load] = []
     plans: dict[tile.Load, Mapped] = {}
@@ -143,7 +140,7 @@ def find_stage(f: Forming, region: Region, uses: dict[Value[Any], list[Op]]) -> 
         if not isinstance(op, tile.Load) or not feeds_only_products(op.out, uses):
             continue
         try:
-            plans[op] = ring_plan(f.ctx, op, dict(f.schedule.swizzles).get(op.array.name))
+            plans[op] = ring_plan(f.ctx, op, dict(f.schedule.swizzles).get(op.array.name), uses)
         except Refused as refusal:
             f.ctx.remark(op, f"{op.array.name} is read by the warps themselves: {refusal}")
             continue
@@ -219,8 +216,8 @@ def form_dot(f: Forming, op: tile.Dot) -> None:
     """One product: operands in shared memory, started and settled."""
     f.body.loc = op.loc
     register = f.frames.register(op.out)
-    if register.shape[0] != PRODUCT_ROWS or register.dtype.name != "f32":
-        raise refused(op, f"a product gives {PRODUCT_ROWS} rows of f32 a warpgroup, not {register}")
+    if register.shape[0] != PRODUCT_ROWS:
+        raise refused(op, f"a product gives {PRODUCT_ROWS} rows a warpgroup, not {register}")
     used: list[bool] = []
     a = _operand(f, op, op.a, "a", used)
     b = _operand(f, op, op.b, "b", used)
@@ -247,7 +244,7 @@ def _operand(
         view = f.body.add(cta.Part(slot, index=number), source.name).out
         split = f.team.groups > 1 and which == "a"
     else:
-        view, turned = _put_operand(f, source, which)
+        view, turned = _put_operand(f, source, which, 1 if flipped == (which == "b") else 0)
         flip ^= turned
         used.append(True)
         split = False
@@ -269,35 +266,47 @@ def _check_descriptor(op: tile.Dot, view: Value[Shared], which: str) -> None:
         raise refused(op, str(error)) from None
 
 
-def _put_operand(f: Forming, source: Value[Any], which: str) -> tuple[Value[Shared], bool]:
-    """Write a computed operand to a buffer of its own; True if the buffer holds it transposed."""
+def _put_operand(
+    f: Forming, source: Value[Any], which: str, summed: int
+) -> tuple[Value[Shared], bool]:
+    """Write a computed operand to a buffer of its own; True if the buffer holds it transposed.
+
+    ``summed`` is the axis of the source that the product sums over.
+    """
     if f.team.groups > 1:
         raise refused(
             source.owner if isinstance(source.owner, Op) else None,
             "operands that TMA cannot bring need one warpgroup: pin warpgroups = 1",
         )
     type = source.type
-    turned = False
-    if source not in f.values and isinstance(source.owner, tile.Load):
-        # Read along memory: the buffer's rows run along the array's contiguous axis.
-        load = source.owner
-        turned = contiguous_axis(f.ctx, load.array, tile_axes(load.subscripts)) == 0
-        value = _read_rows(f, load, turned)
-    else:
-        value = f.get(source)
+    load = source.owner if source not in f.values else None
+    along: int | None = 1
+    if isinstance(load, tile.Load):
+        along = contiguous_axis(f.ctx, load.array, tile_axes(load.subscripts))
+    # The buffer's rows run along memory, or along K where wgmma reads nothing else.
+    turned = along == 0 if either_axis(type.dtype) else summed == 0
     rows, columns = type.shape[::-1] if turned else type.shape
     layout = shared_layout((rows, columns), type.dtype, 1)
     shared = Shared(type.dtype, (rows, columns), layout)
     buffer = f.buffer((which, source), shared, source.name or which)
-    f.body.add(cta.Put(buffer, value, instruction="store"))
+    if isinstance(load, tile.Load):
+        value = _read_rows(f, load, turned, across=along == (1 if turned else 0))
+        f.body.add(cta.Put(buffer, value, instruction="store"))
+    else:
+        view = f.body.add(cta.TransposeView(buffer)).out if turned else buffer
+        f.body.add(cta.Put(view, f.get(source), instruction="store"))
     return buffer, turned
 
 
-def _read_rows(f: Forming, load: tile.Load, turned: bool) -> Value[Register]:
+def _read_rows(f: Forming, load: tile.Load, turned: bool, *, across: bool) -> Value[Register]:
+    """Read an operand as its buffer's rows want it, which may lie ``across`` memory."""
     shape = load.out.type.shape[::-1] if turned else load.out.type.shape
     dtype = load.out.type.dtype
     vector = 16 // dtype.bytes
-    layout = blocked(shape, f.team.threads, vector, dtype.bits)
+    if across:
+        layout = turning(shape[0], shape[1], f.team.threads, vector)
+    else:
+        layout = blocked(shape, f.team.threads, vector, dtype.bits)
     place = f.place(load.subscripts, whole=False)
     axes = tile_axes(load.subscripts)
     bounded = f.bounded(load.subscripts)

@@ -30,6 +30,8 @@ def refuse_unformed(kernel: Kernel) -> None:
         )
     for op in kernel.body.walk():
         what = UNFORMED.get(type(op))
+        if isinstance(op, tile.Dot) and op.a.type.dtype.name in ("f32", "f64") and not op.precision:
+            what = f"a product of {op.a.type.dtype}"
         if what is not None:
             raise NotInThisVersion(
                 f"{place_of(op)}{what} runs on the interpreter, and cannot be compiled by this "

@@ -25,7 +25,9 @@ class Target:
     has_wgmma: bool
     has_tma: bool
     wgmma_n: tuple[int, ...]
-    """Legal N of a 16-bit wgmma."""
+    """Legal N of a wgmma into floats."""
+    wgmma_n_integer: tuple[int, ...]
+    """The same of one into integers, which skips odd multiples of 8 above 24."""
     tensor_flops_per_cycle: int
     """Dense 16-bit multiply-adds an SM and cycle, times two."""
     l2_bytes: int

@@ -22,6 +22,7 @@ SM_90 = Target(
     has_wgmma=True,
     has_tma=True,
     wgmma_n=tuple(range(8, 257, 8)),
+    wgmma_n_integer=(8, 24, *range(16, 257, 16)),
     tensor_flops_per_cycle=4096,
     l2_bytes=60 * 1024 * 1024,
     memory_bytes_per_second=4.8e12,

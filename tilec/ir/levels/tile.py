@@ -23,6 +23,7 @@ from tilec.ir.declare import (
 )
 from tilec.ir.levels import math
 from tilec.ir.levels.flow import yielded
+from tilec.ir.products import PRECISIONS, product_type
 from tilec.ir.types import S32, Array, Extent, Index, Scalar, Tile, Type
 
 
@@ -221,11 +222,15 @@ class Transpose(Op, name="tile.transpose"):
 
 
 class Dot(Op, name="tile.dot"):
-    """Multiply two tiles and add to a third: out = a @ b + acc."""
+    """Multiply two tiles and add to a third: out = a @ b + acc.
+
+    With ``precision`` tf32, the low 13 bits of each f32 operand count as zero.
+    """
 
     a: Value[Tile] = operand()
     b: Value[Tile] = operand()
     acc: Value[Tile] = operand()
+    precision: str = attribute(default="")
     out: Value[Tile] = result()
 
     def infer(self) -> Sequence[Type]:
@@ -233,7 +238,15 @@ class Dot(Op, name="tile.dot"):
         return [self.acc.type]
 
     def check(self) -> Iterator[str]:
-        """(i, k) @ (k, j) + (i, j)."""
+        """(i, k) @ (k, j) + (i, j), of element types that multiply."""
+        types = self.a.type.dtype, self.b.type.dtype
+        summed = product_type(*types)
+        if summed != self.acc.type.dtype:
+            yield f"{types[0]} @ {types[1]} sums in {summed}, not in {self.acc.type.dtype}"
+        if self.precision not in PRECISIONS or (
+            self.precision and {t.name for t in types} != {"f32"}
+        ):
+            yield f"precision {self.precision!r} is not for a product of {types[0]}"
         a, b, acc = self.a.type.shape, self.b.type.shape, self.acc.type.shape
         if not len(a) == len(b) == len(acc) == 2:
             yield "all three tiles need two axes"

@@ -7,7 +7,7 @@ from typing import Any
 from tilec.ir.core import Builder
 from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, ptx
-from tilec.ir.types import Bits, Register, Shared
+from tilec.ir.types import Bits, DType, Register, Shared
 from tilec.layout.descriptor import DescriptorPlan, matrix_descriptor
 from tilec.layout.fragments import a_fragment, accumulator
 from tilec.layout.linear import Layout, LayoutRefusal
@@ -70,8 +70,13 @@ def _product(sel: Selector, op: cta.Product) -> None:
     k_extent = int(b_type.shape[1])
     if rows != 64 or out.layout != accumulator(int(n)):
         raise Refused(f"wgmma's result is 64 x N in its own layout, not {out}")
-    if int(n) not in sel.ctx.target.wgmma_n:
-        raise Refused(f"wgmma has no N = {n}; legal are multiples of 8 from 8 to 256")
+    target = sel.ctx.target
+    legal = target.wgmma_n if out.dtype.is_float else target.wgmma_n_integer
+    if int(n) not in legal:
+        raise Refused(
+            f"wgmma into {out.dtype} has no N = {n}; the nearest is "
+            f"{min(legal, key=lambda size: abs(size - int(n)))}"
+        )
     step = 256 // b_type.dtype.bits
     if k_extent % step:
         raise Refused(f"K = {k_extent} is no multiple of {step}, one wgmma step of {b_type.dtype}")
@@ -106,8 +111,8 @@ def _product(sel: Selector, op: cta.Product) -> None:
                 n=int(n),
                 k=step,
                 accumulate=out.dtype.name,
-                a_type=a_type.dtype.name,
-                b_type=b_type.dtype.name,
+                a_type=_read_as(a_type.dtype),
+                b_type=_read_as(b_type.dtype),
                 transpose_a=a_plan is not None and a_plan.transpose,
                 transpose_b=b_plan.transpose,
                 type=_accumulator_bits(out),
@@ -118,6 +123,11 @@ def _product(sel: Selector, op: cta.Product) -> None:
     kept = sel.keeps.get(op.acc, ()) if op.acc is not None else ()
     sel.keeps[op.out] = kept if a_registers is None else (*kept, a_registers)
     sel.set(op.out, acc)
+
+
+def _read_as(dtype: DType) -> str:
+    """The operand type of the instruction: of an f32 it reads what a tf32 has."""
+    return "tf32" if dtype.name == "f32" else dtype.name
 
 
 def _accumulator_bits(out: Any) -> Any:
