@@ -1,5 +1,8 @@
 """From a program to PTX: one kernel, for one target, under given promises and choices.
 
+A kernel is one launch or several in a row; a compilation lists them, and the workspace that its
+launcher makes for the time between the first and the last.
+
 A compilation starts from ``.tk`` text or from a module at any level (a dump that was parsed), and
 both end in the same bytes, because the module carries all that decides them. Failures that the
 kernel's author can act on leave as ``DiagnosticError``; anything else is a bug and stays visible as
@@ -11,7 +14,7 @@ Nothing here touches a file or a GPU.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +24,37 @@ from tilec.ir.core import Kernel, Module
 from tilec.ir.declare import Refused
 from tilec.ir.facts import ArrayFacts, Facts, Remark, Schedule
 from tilec.ir.levels import tile
-from tilec.ir.types import Array, Scalar
+from tilec.ir.types import Array, DType, Scalar
 from tilec.ir.verify import VerifyError, verify
 from tilec.passes.base import Context
 from tilec.passes.check_schedule import BadChoice, BadChoices, shape_faults, shown_value
 from tilec.passes.refusal import InnerRefusal, NotInThisVersion
+from tilec.passes.split_launches import handed_out
 from tilec.source import SourceFile, Span
 from tilec.targets.base import Target
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One launch: an entry of the PTX, and what it is launched with."""
+
+    name: str
+    parameters: tuple[Any, ...]
+    """Kernel parameters in order; see ``runtime.launch`` for the kinds."""
+    grid: Any
+    """Number of CTAs, as an expression over extents."""
+    threads: int
+    shared_bytes: int
+    schedule: Schedule
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """An array that the launcher makes for one call: extents as expressions over the arguments."""
+
+    name: str
+    dtype: DType
+    extents: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -38,20 +65,41 @@ class Compiled:
     ptx: str
     arrays: tuple[tuple[str, Array], ...]
     scalars: tuple[tuple[str, Scalar], ...]
-    parameters: tuple[Any, ...]
-    """Kernel parameters in order; see ``runtime.launch`` for the kinds."""
-    grid: Any
-    """Number of CTAs, as an expression over extents."""
+    launches: tuple[Entry, ...]
+    """In the order in which they run."""
+    workspace: tuple[Workspace, ...]
     requirements: tuple[Any, ...]
     """Pairs of source line and condition that a launch must meet."""
-    threads: int
-    shared_bytes: int
     target: str
-    schedule: Schedule
     facts: Facts
     remarks: tuple[Remark, ...]
     module: Module
     """The last level."""
+
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        """Parameters of the first launch."""
+        return self.launches[0].parameters
+
+    @property
+    def grid(self) -> Any:
+        """Number of CTAs of the first launch."""
+        return self.launches[0].grid
+
+    @property
+    def threads(self) -> int:
+        """Threads of a CTA of the first launch."""
+        return self.launches[0].threads
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of the first launch."""
+        return self.launches[0].shared_bytes
+
+    @property
+    def schedule(self) -> Schedule:
+        """Choices of the first launch."""
+        return self.launches[0].schedule
 
 
 def front(
@@ -101,14 +149,20 @@ def default_facts(kernel: Kernel) -> Facts:
     arrays = tuple(
         (p.name, ArrayFacts(len(p.type.shape) - 1, 16))
         for p in kernel.body.args
-        if isinstance(p.type, Array) and p.type.shape
+        if isinstance(p.type, Array) and p.type.shape and p.name not in _workspace_names(kernel)
     )
     return Facts(arrays, tuple((dim, DEFAULT_WHOLE_EXTENT) for dim in whole_dims(kernel)))
 
 
+def _workspace_names(kernel: Kernel) -> set[str]:
+    return {str(name) for name, *_ in kernel.attributes.get("workspace", ())}
+
+
 def prepare(module: Module, facts: Facts | None, schedule: Schedule) -> Module:
     """Write promises and pinned choices into a module's kernels; given ones win over the text's."""
-    for kernel in module.kernels:
+    launches = all("launch" in kernel.attributes for kernel in module.kernels)
+    parts = handed_out(module.kernels, schedule) if launches else [schedule] * len(module.kernels)
+    for kernel, schedule in zip(module.kernels, parts, strict=True):
         if facts is not None:
             pipeline.record_facts(kernel, facts)
         elif "arrays" not in kernel.attributes and module.level == "tile":
@@ -235,29 +289,73 @@ def run_passes(
 
 
 def emit_module(module: Module, remarks: list[Remark]) -> Compiled:
-    """PTX of a module at level ``ptx`` that has one kernel."""
+    """PTX of a module at level ``ptx`` that has one kernel, or all launches of one."""
     from tilec.backend_ptx.emit import emit
 
-    name = only_kernel([k.name for k in module.kernels], "this module")
-    kernel = module.kernel(name)
-    attributes = kernel.attributes
-    arguments = kernel.body.args
+    name, kernels = launches_of(module)
+    first = kernels[0]
+    made = {str(n): Workspace(str(n), dtype, extents) for n, dtype, extents in _workspace(kernels)}
+    arguments = [a for a in first.body.args if a.name not in made]
     return Compiled(
         name=name,
         ptx=emit(module),
         arrays=tuple((a.name, a.type) for a in arguments if isinstance(a.type, Array)),
         scalars=tuple((a.name, a.type) for a in arguments if isinstance(a.type, Scalar)),
-        parameters=tuple(attributes.get("parameters", ())),
-        grid=attributes.get("grid", 1),
-        requirements=tuple(attributes.get("requirements", ())),
-        threads=int(attributes.get("threads", 0)),
-        shared_bytes=int(attributes.get("shared_bytes", 0)),
+        launches=tuple(_entry(kernel) for kernel in kernels),
+        workspace=tuple(made.values()),
+        requirements=tuple(first.attributes.get("requirements", ())),
         target=module.target,
-        schedule=pipeline.recorded_schedule(kernel),
-        facts=pipeline.recorded_facts(kernel),
+        facts=pipeline.recorded_facts(first),
         remarks=tuple(remarks),
         module=module,
     )
+
+
+def _entry(kernel: Kernel) -> Entry:
+    attributes = kernel.attributes
+    return Entry(
+        kernel.name,
+        tuple(attributes.get("parameters", ())),
+        attributes.get("grid", 1),
+        int(attributes.get("threads", 0)),
+        int(attributes.get("shared_bytes", 0)),
+        pipeline.recorded_schedule(kernel),
+    )
+
+
+def _workspace(kernels: Sequence[Kernel]) -> list[tuple[Any, DType, tuple[Any, ...]]]:
+    """What each kernel says of workspace; two that name the same must mean the same."""
+    found: dict[str, tuple[Any, DType, tuple[Any, ...]]] = {}
+    for kernel in kernels:
+        for item in kernel.attributes.get("workspace", ()):
+            known = found.setdefault(str(item[0]), item)
+            if known != item:
+                raise DiagnosticError(
+                    Diagnostic(
+                        "invalid-ir",
+                        f"{kernel.name} has other workspace called {item[0]} than the launches "
+                        "before it",
+                    )
+                )
+    return list(found.values())
+
+
+def launches_of(module: Module) -> tuple[str, list[Kernel]]:
+    """The name of a module's kernel, and its launches in order; a diagnostic if there are more."""
+    kernels = module.kernels
+    parts = [kernel.attributes.get("launch") for kernel in kernels]
+    name = str(parts[0][0]) if parts and parts[0] else ""
+    if [p and (str(p[0]), *p[1:]) for p in parts] == [
+        (name, number, len(parts)) for number in range(1, len(parts) + 1)
+    ]:
+        return name, list(kernels)
+    if any(parts):
+        said = ", ".join(f"{p[1]} of {p[2]} of {p[0]}" if p else "none" for p in parts)
+        raise DiagnosticError(
+            Diagnostic("which-kernel", f"these are not all launches of one kernel: {said}")
+        )
+    name = only_kernel([k.name for k in kernels], "this module")
+    return name, [module.kernel(name)]
 
 
 # --- what went wrong, for people ------------------------------------------------------------------

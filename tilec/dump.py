@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tilec.compiler import Compiled
+from tilec.compiler import Compiled, Workspace
 from tilec.diagnostics import DiagnosticError
 from tilec.ir.core import Module
 from tilec.ir.facts import Remark
@@ -131,8 +131,7 @@ class Dump:
             for r in compiled.remarks
         ]
         self.write("remarks.jsonl", "".join(f"{line}\n" for line in remarks))
-        schedule = json.dumps(compiled.schedule.as_attributes(), indent=1)
-        self.write("schedule.json", f"{schedule}\n")
+        self.write("schedule.json", f"{json.dumps(_choices(compiled), indent=1)}\n")
         self.write("resources.txt", _resources(compiled))
         self._layouts()
         self._index(compiled.name, [_remark(r) for r in compiled.remarks])
@@ -205,25 +204,47 @@ def _remark(remark: Remark) -> str:
     return f"{place}{remark.text} (`{remark.decided_by}`)"
 
 
+def _choices(compiled: Compiled) -> dict[str, Any]:
+    """The schedule, or that of each launch by its entry's name."""
+    if len(compiled.launches) == 1:
+        return compiled.schedule.as_attributes()
+    return {entry.name: entry.schedule.as_attributes() for entry in compiled.launches}
+
+
 def _resources(compiled: Compiled) -> str:
     from tilec.backend_ptx.assemble import AssemblyError, ToolMissing, assemble
 
-    head: list[Any] = [
-        f"threads a CTA: {compiled.threads}",
-        f"dynamic shared memory: {compiled.shared_bytes} bytes",
-    ]
+    head: list[Any] = []
+    for entry in compiled.launches:
+        of = f" of {entry.name}" if len(compiled.launches) > 1 else ""
+        head += [
+            f"threads a CTA{of}: {entry.threads}",
+            f"dynamic shared memory{of}: {entry.shared_bytes} bytes",
+        ]
+    head += [f"workspace {w.name}: {w.dtype}[{_extents(w, compiled)}]" for w in compiled.workspace]
     try:
         made = assemble(compiled.ptx, compiled.target)
     except ToolMissing as missing:
         return "\n".join([*head, f"ptxas: {missing}"]) + "\n"
     except AssemblyError as error:
         return "\n".join([*head, f"ptxas: {error}"]) + "\n"
-    asked = [op for op in compiled.module.kernels[0].body.walk() if op.name == "ptx.setmaxnreg"]
+    asked = [
+        op
+        for kernel in compiled.module.kernels
+        for op in kernel.body.walk()
+        if op.name == "ptx.setmaxnreg"
+    ]
     counts = ", ".join(str(getattr(op, "count", 0)) for op in asked)
     later = f" at the launch; its roles then set {counts}" if asked else ""
     head += [f"registers a thread: {made.registers}{later}", f"spills: {made.spill_bytes} bytes"]
     head += [f"{n.code or n.kind}: {n.text}" for n in made.notes if n.kind in _NOTED]
     return "\n".join(head) + "\n"
+
+
+def _extents(item: Workspace, compiled: Compiled) -> str:
+    """Extents as a person writes them: as the kernel's array has them."""
+    types = {a.name: a.type for k in compiled.module.kernels for a in k.body.args}
+    return ", ".join(map(str, types[item.name].shape))
 
 
 _NOTED = ("advisory", "warning", "error")

@@ -25,6 +25,7 @@ from tilec.passes.base import Context, Pass
 PIPELINE: tuple[str, ...] = (
     # level tile: what is computed
     "lift-requirements",
+    "split-launches",
     "lower-anchor",
     "simplify",
     "choose-tiles",
@@ -84,11 +85,20 @@ def record_facts(kernel: Kernel, facts: Facts) -> None:
             kernel.attributes[key] = getattr(facts, key)
 
 
+def workspace_facts(rank: int) -> ArrayFacts:
+    """What is known of workspace: the launcher lays it out, row by row, for every copy."""
+    return ArrayFacts(rank - 1, 16)
+
+
 def recorded_facts(kernel: Kernel) -> Facts:
-    """The promises that the kernel carries."""
+    """The promises that the kernel carries, and those that the launcher keeps for workspace."""
     arrays = kernel.attributes.get("arrays", ())
+    workspace = kernel.attributes.get("workspace", ())
     return Facts(
-        tuple((str(name), ArrayFacts(axis, alignment)) for name, axis, alignment in arrays),
+        (
+            *((str(name), ArrayFacts(axis, alignment)) for name, axis, alignment in arrays),
+            *((str(name), workspace_facts(len(extents))) for name, _, extents in workspace),
+        ),
         tuple((str(n), size) for n, size in kernel.attributes.get("extents", ())),
         tuple((str(n), size) for n, size in kernel.attributes.get("multiples", ())),
     )
@@ -142,8 +152,15 @@ def _requirements(kernel: Kernel) -> Iterator[Op]:
     return (op for op in kernel.body.walk() if op.name == "tile.require")
 
 
+def _beyond_one_launch(kernel: Kernel) -> Iterator[Op]:
+    loops = [op for op in kernel.body.ops if op.name == "tile.parallel"]
+    yield from loops[1:]
+    yield from (op for op in kernel.body.ops if op.name == "tile.temp")
+
+
 PROPERTIES: tuple[Property, ...] = (
     Property("launch requirements are attributes", "lift-requirements", _requirements),
+    Property("a kernel is one launch", "split-launches", _beyond_one_launch),
     Property("tile extents are integers", "apply-tiles", _with_symbols),
     Property("shared memory has offsets", "place-shared", _unplaced),
 )
@@ -243,14 +260,17 @@ def step(module: Module, item: Pass, ctx: Context, dump: Observer | None = None)
         raise UnknownPass(f"{item.name} runs at level {item.level}, this is level {module.level}")
     if dump is not None:
         dump.before(item.name, module)
+    made: list[Kernel] = []
     for kernel in module.kernels:
         ctx.current = item.name
         ctx.facts, ctx.schedule = recorded_facts(kernel), recorded_schedule(kernel)
         if position(item.name) > position(SIZES_SETTLED_BY):
             ctx.facts = settled_facts(kernel)
-        item.run(kernel, ctx)
-        kernel.attributes["after"] = item.name
-    module.level = item.produces
+        parts = item.run(kernel, ctx) or (kernel,)
+        for part in parts:
+            part.attributes["after"] = item.name
+        made += parts
+    module.kernels, module.level = made, item.produces
     verify(module, item.name)
     for kernel in module.kernels:
         check_properties(module, kernel, item.name)

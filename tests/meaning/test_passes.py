@@ -13,7 +13,7 @@ import pytest
 
 from tilec import pipeline
 from tilec.compiler import front, prepare
-from tilec.interp.interpret import choose_sizes, interpret
+from tilec.interp.interpret import interpret_launches
 from tilec.ir.core import Module
 from tilec.ir.facts import Facts, Schedule
 from tilec.passes.base import Context
@@ -30,6 +30,20 @@ CASES = [
     ("softmax", {"M": 17, "N": 1000}),
     ("softmax", {"M": 3, "N": 1}),
 ]
+TWO_LAUNCHES = """
+kernel two_launches(x: f32[M, N], y: out f32[M, N], s: f32):
+    sums = temp[f32](N)
+    rows = temp[f32](M, 3)
+    for j in parallel(tiles(N)):
+        total = zeros[f32](j)
+        for i in tiles(M):
+            total += sum(abs(x[i, j]), axis=0)
+        sums[j] = total * s
+    for i in parallel(tiles(M)):
+        rows[i, 1] = rowmax(x[i, :])
+    for i, j in parallel(tiles(M), tiles(N)):
+        y[i, j] = x[i, j] / (sums[j] + 1)[None, :] + rows[i, 1][:, None]
+"""
 
 
 def _facts(dims: dict[str, int]) -> Facts:
@@ -37,17 +51,25 @@ def _facts(dims: dict[str, int]) -> Facts:
 
 
 def _results(module: Module, inputs: trial.Inputs, explicit: bool) -> dict[str, np.ndarray]:
-    kernel = module.kernels[0]
     arrays = {k: v.copy() for k, v in inputs.arrays.items()}
-    sizes = choose_sizes(kernel, inputs.dims)
-    interpret(kernel, arrays, inputs.scalars, sizes, explicit=explicit)
-    written = [n for n, t in trial.array_parameters(kernel).items() if t.mode != "in"]
+    interpret_launches(module.kernels, arrays, inputs.scalars, explicit=explicit)
+    types = trial.array_parameters(module.kernels[0])
+    written = [n for n, t in types.items() if t.mode != "in" and n in arrays]
     return {name: arrays[name] for name in written}
 
 
 @pytest.mark.parametrize(("program", "dims"), CASES)
 def test_every_pass_keeps_the_meaning(program: str, dims: dict[str, int]) -> None:
-    source = SourceFile.read(EXAMPLES / f"{program}.tk")
+    check_every_pass(SourceFile.read(EXAMPLES / f"{program}.tk"), dims)
+
+
+@pytest.mark.parametrize("dims", [{"M": 65, "N": 130}, {"M": 1, "N": 1}, {"M": 5, "N": 0}])
+def test_every_pass_keeps_the_meaning_of_several_launches(dims: dict[str, int]) -> None:
+    check_every_pass(SourceFile("two.tk", TWO_LAUNCHES), dims)
+
+
+def check_every_pass(source: SourceFile, dims: dict[str, int]) -> None:
+    """Interpret after each pass of level ``tile``, and compare with the program's meaning."""
     module = front(source, None, {}, TARGET)
     prepare(module, _facts(dims), Schedule())
     inputs = trial.make_inputs(module.kernels[0], dims, {}, seed=3)

@@ -266,6 +266,29 @@ kernel f(a: f32[M, N], c: out f32[M]):
         {"a": "MN", "c": "M"},
         lambda x: {"c": x.a.sum(1)},
     ),
+    "product in parts": Program(
+        """
+kernel f[T: dtype = bf16](a: T[M, K], b: T[N, K], c: out T[M, N], s: out f32[N]):
+    part = temp[f32](M, N)
+    most = temp[f32](N)
+    for i, j in parallel(tiles(M), tiles(N)):
+        acc = zeros[f32](i, j)
+        for k in tiles(K):
+            acc += a[i, k] @ b[j, k].T
+        part[i, j] = acc
+    for j in parallel(tiles(N)):
+        m = full[f32](j, -inf)
+        for i in tiles(M):
+            m = max(m, max(part[i, j], axis=0))
+        most[j] = m
+    for i, j in parallel(tiles(M), tiles(N)):
+        c[i, j] = cast[T](part[i, j] - most[j][None, :])
+    for j in parallel(tiles(N)):
+        s[j] = most[j]
+""",
+        {"a": "MK", "b": "NK", "c": "MN", "s": "N"},
+        lambda x: {"c": x.a @ x.b.T - (x.a @ x.b.T).max(0), "s": (x.a @ x.b.T).max(0)},
+    ),
     "one row a CTA": Program(
         """
 kernel f(x: f32[M, N], y: out f32[M]):

@@ -23,6 +23,7 @@ from tilec.frontend.parse import parse
 from tilec.ir.core import Module
 from tilec.ir.facts import ArrayFacts, Facts, Schedule
 from tilec.passes.base import Context
+from tilec.runtime.expressions import evaluate
 from tilec.source import SourceFile
 from tilec.targets import by_name
 
@@ -72,7 +73,12 @@ def check_everywhere(program: Program, facts: Facts, schedule: Schedule) -> None
             continue
         out = {k for k in expected if f"{k}: out" in program.text}
         arrays = {k: np.full_like(v, np.nan) if k in out else v.copy() for k, v in inputs.items()}
-        run(module.kernels[0], arrays, program.scalars)
+        for kernel in module.kernels:
+            for item, _, extents in kernel.attributes.get("workspace", ()):
+                shapes = {k: v.shape for k, v in inputs.items()}
+                shape = [evaluate(extent, shapes, program.scalars) for extent in extents]
+                arrays.setdefault(str(item), np.full(shape, np.nan))
+            run(kernel, arrays, program.scalars)
         for key, value in expected.items():
             np.testing.assert_allclose(arrays[key], value, 1e-9, 1e-9, err_msg=f"{key} {name}")
 

@@ -157,6 +157,40 @@ def free(address: int) -> None:
     call("cuMemFree", address)
 
 
+@cache
+def _pool(ordinal: int) -> Any:
+    """Memory that streams lend and take back in their own order, kept by the process."""
+    api = driver()
+    asked = api.CUmemPoolProps()
+    asked.allocType = api.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    asked.handleTypes = api.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_NONE
+    asked.location.type = api.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    asked.location.id = ordinal
+    pool = call("cuMemPoolCreate", asked)
+    # By default a pool gives everything back to the driver whenever somebody synchronises.
+    keep = api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+    call("cuMemPoolSetAttribute", pool, keep, api.cuuint64_t((1 << 64) - 1))
+    return pool
+
+
+def allocate_on(stream: int, size_bytes: int, ordinal: int = 0) -> int:
+    """Device memory for work that is put on ``stream`` from now on; 256-byte aligned.
+
+    On a stream that is being captured this becomes a node of the graph.
+    """
+    return int(call("cuMemAllocFromPoolAsync", size_bytes, _pool(ordinal), stream))
+
+
+def free_on(stream: int, address: int) -> None:
+    """Give back what ``allocate_on`` returned, once what is on ``stream`` by now is done."""
+    call("cuMemFreeAsync", address, stream)
+
+
+def zero_on(stream: int, address: int, size_bytes: int) -> None:
+    """Clear memory when ``stream`` gets there."""
+    call("cuMemsetD8Async", address, 0, size_bytes, stream)
+
+
 def copy_to_device(address: int, source: Array) -> None:
     """Copy a C-contiguous host array to device memory (waits)."""
     if not source.flags.c_contiguous:

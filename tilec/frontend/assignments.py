@@ -88,6 +88,8 @@ class Assignments(Expressions):
 
     def hold(self, name: str, value: Expr, span: Span) -> Expr:
         """What a name stands for: literals and other names need no variable."""
+        if isinstance(value, Ref) and not value.variable.name:
+            value.variable.name = name  # workspace: it is called what it is first known as
         if isinstance(value, Const | ExtentValue) or not isinstance(
             value.type, ScalarType | TileType
         ):

@@ -404,7 +404,7 @@ def temp(call: Call) -> Expr:
             call.fail_usage(usage)
         extents.append(settle(call.check.report, found))
     kind = ArrayType(dtype, tuple(dims), "inout")
-    return call.check.let("temp", Workspace(kind, call.span, tuple(extents)))
+    return call.check.let("", Workspace(kind, call.span, tuple(extents)))
 
 
 # The functions about rows and products stand in files of their own and are found with these.

@@ -6,7 +6,7 @@ program's result may depend on them only by the association of float sums.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from tilec.interp import (  # noqa: F401  (register the meanings)
 from tilec.interp.machine import Machine, held
 from tilec.interp.memory import InterpretError, Memory, unwritten
 from tilec.interp.numbers import Data, carrier, rounded
-from tilec.ir.core import Kernel
+from tilec.ir.core import Kernel, Value
 from tilec.ir.levels import tile
 from tilec.ir.types import Array, Scalar, Tile
 
@@ -58,6 +58,33 @@ def interpret(
         machine.run(kernel.body)
 
 
+def interpret_launches(
+    kernels: Sequence[Kernel],
+    arrays: Mapping[str, Data],
+    scalars: Mapping[str, Any] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    wide: bool = False,
+    explicit: bool = False,
+    lazy: bool = False,
+) -> None:
+    """Execute the launches of one kernel in order, with the workspace that they share."""
+    dims: dict[str, int] = {}
+    held_by_launcher: dict[str, Data] = {}
+    for kernel in kernels:
+        made = {str(name) for name, *_ in kernel.attributes.get("workspace", ())}
+        given = [arg for arg in kernel.body.args if arg.name not in made]
+        dims |= _dims_of(given, arrays)
+        for arg in kernel.body.args:
+            if arg.name in made and arg.name not in held_by_launcher:
+                shape = tuple(e if isinstance(e, int) else dims[e] for e in arg.type.shape)
+                held_by_launcher[arg.name] = unwritten(arg.type.dtype, shape, wide)
+        interpret(
+            kernel, {**arrays, **held_by_launcher}, scalars, sizes,
+            wide=wide, explicit=explicit, lazy=lazy,
+        )  # fmt: skip
+
+
 def _scalar(type: Scalar, value: Any, wide: bool) -> Data:
     if type.dtype.is_float:
         return rounded(type.dtype, np.asarray(value, np.float64), wide)
@@ -66,9 +93,13 @@ def _scalar(type: Scalar, value: Any, wide: bool) -> Data:
 
 def bind_dims(kernel: Kernel, arrays: Mapping[str, Data]) -> dict[str, int]:
     """Size names from the arrays; refuses arrays that disagree with the types or each other."""
+    return _dims_of(kernel.body.args, arrays)
+
+
+def _dims_of(parameters: Iterable[Value[Any]], arrays: Mapping[str, Data]) -> dict[str, int]:
     dims: dict[str, int] = {}
     origin: dict[str, str] = {}
-    for parameter in kernel.body.args:
+    for parameter in parameters:
         if not isinstance(parameter.type, Array):
             continue
         name, type = parameter.name, parameter.type

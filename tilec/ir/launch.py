@@ -25,6 +25,8 @@ ATTRIBUTES: dict[str, Any] = {
     "extents": tuple[tuple[_Name, int], ...],
     "multiples": tuple[tuple[_Name, int], ...],
     "requirements": tuple[tuple[int, Any], ...],
+    "launch": tuple[_Name, int, int],
+    "workspace": tuple[tuple[_Name, DType, tuple[Any, ...]], ...],
     "after": str,
     "threads": int,
     "shared_bytes": int,

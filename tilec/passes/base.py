@@ -1,12 +1,13 @@
 """What a pass is: a named function over one kernel, with a context for choices and remarks.
 
-A pass changes the kernel in place through ``ctx.rewrite``, or by rebuilding its body. It never
+A pass changes the kernel in place through ``ctx.rewrite``, or by rebuilding its body. One that
+makes several kernels of one returns them, in the order in which they are launched. A pass never
 reads the command line, never prints, and raises ``Refused`` (with a reason) when it declines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tilec.ir import rewrite
@@ -44,6 +45,9 @@ class Context:
         raise RuntimeError(f"the rules of {self.current} do not settle")
 
 
+Step = Callable[[Kernel, Context], Sequence[Kernel] | None]
+
+
 @dataclass(frozen=True)
 class Pass:
     """A step of the pipeline: it takes a kernel at ``level`` and leaves it at ``produces``."""
@@ -51,16 +55,14 @@ class Pass:
     name: str
     level: str
     produces: str
-    run: Callable[[Kernel, Context], None]
+    run: Step
     doc: str
 
 
-def tile_pass(
-    name: str, *, level: str, produces: str | None = None
-) -> Callable[[Callable[[Kernel, Context], None]], Pass]:
+def tile_pass(name: str, *, level: str, produces: str | None = None) -> Callable[[Step], Pass]:
     """Declare a pass; the function's docstring says in one sentence what it ensures."""
 
-    def declare(function: Callable[[Kernel, Context], None]) -> Pass:
+    def declare(function: Step) -> Pass:
         return Pass(name, level, produces or level, function, (function.__doc__ or "").strip())
 
     return declare

@@ -11,7 +11,7 @@ Nothing here changes a choice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, get_type_hints
 
@@ -148,18 +148,12 @@ class _Asked:
 
     def tiles(self) -> Iterator[BadChoice]:
         """Each name is a loop's, each size one that a tile along the loop can have."""
-        sized = {
-            str(index.type.size).removeprefix("$"): (index, op)
-            for index, op in _indices(self.kernel)
-            if is_symbol(index.type.size)
-        }
+        sized = index_sizes(self.kernel)
         if not sized:
             return  # applied already
+        yield from _unknown_loops(sized, self.schedule)
         for name, size in self.schedule.tiles:
             if name not in sized:
-                hint = did_you_mean(name, sized) or f"there are {', '.join(sized)}"
-                text = f"no loop over tiles is called `{name}`"
-                yield BadChoice("unknown-choice", text, f"tiles.{name} = {size}", hint)
                 continue
             index, op = sized[name]
             axis = self.axes.of(index, 0)
@@ -311,6 +305,30 @@ def register_limit(target: Target, producer: int, groups: int) -> int:
     """The most registers that each consumer thread can have beside a producer."""
     left = (target.registers_per_sm // 128 - producer) // groups
     return min(left // REGISTER_STEP * REGISTER_STEP, REGISTER_RANGE[1])
+
+
+def index_sizes(kernel: Kernel) -> dict[str, tuple[Any, Op]]:
+    """The indices whose tile size is open, by the name that a schedule knows them by."""
+    return {
+        str(index.type.size).removeprefix("$"): (index, op)
+        for index, op in _indices(kernel)
+        if is_symbol(index.type.size)
+    }
+
+
+def refuse_unknown_loops(kernel: Kernel, schedule: Schedule) -> None:
+    """Raise ``BadChoices`` for tile sizes of loops that a kernel has not."""
+    faults = [*_unknown_loops(index_sizes(kernel), schedule)]
+    if faults:
+        raise BadChoices(faults)
+
+
+def _unknown_loops(sized: Mapping[str, Any], schedule: Schedule) -> Iterator[BadChoice]:
+    for name, size in schedule.tiles:
+        if name not in sized:
+            hint = did_you_mean(name, sized) or f"there are {', '.join(sized)}"
+            text = f"no loop over tiles is called `{name}`"
+            yield BadChoice("unknown-choice", text, f"tiles.{name} = {size}", hint)
 
 
 def _indices(kernel: Kernel) -> Iterator[tuple[Any, Op]]:

@@ -14,7 +14,6 @@ UNFORMED: dict[type[Op], str] = {
     tile.Within: "a loop over a range from memory",
     tile.Gather: "a read at computed places",
     tile.Scatter: "a store at computed places",
-    tile.Temp: "workspace between launches",
     flow.While: "`while`",
 }
 """Op classes and what the author calls them."""
@@ -22,12 +21,6 @@ UNFORMED: dict[type[Op], str] = {
 
 def refuse_unformed(kernel: Kernel) -> None:
     """Raise ``NotInThisVersion`` for the first thing in a kernel that cannot be compiled."""
-    launches = [op for op in kernel.body.ops if isinstance(op, tile.Parallel)]
-    if len(launches) > 1:
-        raise NotInThisVersion(
-            f"{place_of(launches[1])}a kernel of several `parallel` loops runs on the interpreter, "
-            "and cannot be compiled by this version"
-        )
     for op in kernel.body.walk():
         what = UNFORMED.get(type(op))
         if isinstance(op, tile.Dot) and op.a.type.dtype.name in ("f32", "f64") and not op.precision:

@@ -37,7 +37,9 @@ def findings(compiled: Compiled, notes: Sequence[AssemblerNote]) -> list[Diagnos
     for note in notes:
         if note.kind == "spills" and note.value:
             help_text = "pin fewer warpgroups' worth of tile: --schedule tiles.NAME=..."
-            message = f"{compiled.name} spills {note.value} bytes of registers a thread"
+            message = (
+                f"{note.kernel or compiled.name} spills {note.value} bytes of registers a thread"
+            )
             made.append(Diagnostic("spills", message, help=help_text, severity="warning"))
         elif note.is_loss:
             labels, place = [], []

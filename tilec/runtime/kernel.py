@@ -49,7 +49,8 @@ _KEPT = 256
 _CARRIERS = {"u8", "u16", "s8", "s16"}
 
 Stream = int
-Run = Callable[[Stream], None]
+Run = Callable[[Stream, str], None]
+"""Put a call on a stream of the named framework."""
 
 
 class Program:
@@ -96,7 +97,7 @@ class Kernel:
         """Start with empty caches."""
         self._fronts: dict[tuple[Any, ...], Module] = {}
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
-        self._settled: dict[tuple[Facts, str], Compiled] = {}
+        self._settled: dict[tuple[tuple[Facts, ...], str], Compiled] = {}
         self._loaded: dict[tuple[Any, ...], Any] = {}
         self._ready: OrderedDict[tuple[Any, ...], Run] = OrderedDict()
         self._quick: OrderedDict[tuple[Any, ...], tuple[Run, str, Device, list[int]]] = (
@@ -148,7 +149,7 @@ class Kernel:
         quick = None if named else quick_key(args)
         if quick is not None and quick in self._quick:
             run, kind, device, outs = self._quick[quick]
-            run(arrays_of.stream_of(kind, device))
+            run(arrays_of.stream_of(kind, device), kind)
             return self._results([args[place] for place in outs])
         given = match(self.signature, self.parameters, args, named)
         views = {
@@ -179,7 +180,7 @@ class Kernel:
             self._quick[quick] = (run, kind, device, outs)
             if len(self._quick) > _KEPT:
                 self._quick.popitem(last=False)
-        run(arrays_of.stream_of(kind, device))
+        run(arrays_of.stream_of(kind, device), kind)
         return self._results([given[p.name] for p in self.parameters if p.mode != "in"])
 
     @staticmethod
@@ -255,13 +256,13 @@ class Kernel:
         check_requirements(self.program.source, call, self.name)
         written = [v for n, v in call.views.items() if call.types[n].mode != "in"]
         if all(v.size == 0 for v in written):
-            return lambda stream: None
+            return lambda stream, kind: None
         if device[0] == "cuda":
             loaded = self.load(call, target, ordinal)
-            return lambda stream: loaded(call.views, call.scalars, stream)
+            return lambda stream, kind: loaded(call.views, call.scalars, stream, kind)
         if on_gpu:
-            return lambda stream: self._through_device(call, target, ordinal)
-        return lambda stream: interpret_call(call, self.name)
+            return lambda stream, kind: self._through_device(call, target, ordinal)
+        return lambda stream, kind: interpret_call(call, self.name)
 
     def _device(self, views: Mapping[str, ArrayView]) -> Device:
         devices = {v.device: name for name, v in views.items()}
@@ -323,11 +324,15 @@ class Kernel:
     def _compile(self, module: Module, target: Target, dump: Any) -> Compiled:
         """Compile, sharing the work of calls whose sizes led to the same choices."""
         remarks = run_passes(module, target, dump=dump, stop_after=SIZES_SETTLED_BY)
-        kernel = module.kernels[0]
-        facts, attributes = settled_facts(kernel), kernel.attributes
-        kernel.attributes = {k: v for k, v in attributes.items() if k not in FACT_ATTRIBUTES}
+        facts = tuple(settled_facts(kernel) for kernel in module.kernels)
+        attributes = [kernel.attributes for kernel in module.kernels]
+        for kernel in module.kernels:
+            kernel.attributes = {
+                k: v for k, v in kernel.attributes.items() if k not in FACT_ATTRIBUTES
+            }
         settled = (facts, module_text(module))
-        kernel.attributes = attributes
+        for kernel, kept in zip(module.kernels, attributes, strict=True):
+            kernel.attributes = kept
         if settled not in self._settled or dump is not None:
             remarks += run_passes(module, target, dump=dump)
             self._settled[settled] = emit_module(module, remarks)

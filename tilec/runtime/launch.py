@@ -3,7 +3,8 @@
 The kernel lists its parameters as ``(pointer, a)``, ``(extent, a, axis)``, ``(stride, a, axis)`` in
 elements, ``(scalar, name)`` and ``(map, a, axes, box, swizzle_bytes)`` with axes innermost first.
 A ``Loaded`` kernel keeps the launches it has prepared, so that a repeated call with the same
-arrays costs one driver call. Never synchronises.
+arrays costs one driver call a launch. Several launches follow each other on one stream, with
+workspace between them if the kernel asks for it (``workspace``). Never synchronises.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilec.backend_ptx.arguments import Arguments
-from tilec.backend_ptx.module import Launch, Module, activate
+from tilec.backend_ptx.module import Launch, Module, activate, zero_on
 from tilec.backend_ptx.parameters import parameter_kinds
 from tilec.backend_ptx.tensormap import encode
 from tilec.compiler import Compiled
@@ -26,8 +27,10 @@ from tilec.runtime.findings import warn
 from tilec.runtime.scalars import key as scalar_key
 from tilec.runtime.scalars import scalar_bits
 from tilec.runtime.specialise import LaunchError, effective_strides
+from tilec.runtime.workspace import Block, block_for, borrowed
 
 _KEPT = 64
+_KEPT_PLACES = 8
 _MOST_CTAS = (1 << 31) - 1
 
 Key = tuple[Any, ...]
@@ -40,14 +43,23 @@ def _as_kind(kind: str, bits: bytes) -> Any:
 
 
 @dataclass
+class _Prepared:
+    """A call with everything decided but where its workspace lies."""
+
+    block: Block
+    launches: OrderedDict[int, tuple[Launch, ...]] = field(default_factory=OrderedDict)
+    """By the address of the workspace."""
+
+
+@dataclass
 class Loaded:
     """A kernel in the memory of one GPU."""
 
     compiled: Compiled
     ordinal: int
     module: Module = field(init=False)
-    _kinds: tuple[str, ...] = field(init=False)
-    _launches: OrderedDict[Key, Launch | None] = field(default_factory=OrderedDict, init=False)
+    _kinds: dict[str, tuple[str, ...]] = field(init=False)
+    _calls: OrderedDict[Key, _Prepared] = field(default_factory=OrderedDict, init=False)
 
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
@@ -56,43 +68,70 @@ class Loaded:
         activate(self.ordinal)
         self.module = Module.load(self.compiled.ptx, ordinal=self.ordinal)
         warn(self.compiled, self.module.notes)
-        self.function = self.module.function(self.compiled.name)
-        self._kinds = parameter_kinds(self.compiled.module.kernel(self.compiled.name))
+        names = [entry.name for entry in self.compiled.launches]
+        self.functions = {name: self.module.function(name) for name in names}
+        self._kinds = {n: parameter_kinds(self.compiled.module.kernel(n)) for n in names}
+
+    @property
+    def function(self) -> Any:
+        """The entry of the first launch."""
+        return self.functions[self.compiled.launches[0].name]
 
     def __call__(
-        self, views: Mapping[str, ArrayView], scalars: Mapping[str, Any], stream: int
+        self,
+        views: Mapping[str, ArrayView],
+        scalars: Mapping[str, Any],
+        stream: int,
+        kind: str = "",
     ) -> None:
-        """Put one launch on a stream."""
+        """Put the launches of one call on a stream, which ``kind``'s framework calls current."""
         key = (
             *((v.address, v.shape, v.strides) for v in views.values()),
             *map(scalar_key, scalars.values()),
         )
-        if key not in self._launches:
-            self._launches[key] = self._prepare(views, scalars)
-            if len(self._launches) > _KEPT:
-                self._launches.popitem(last=False)
-        launch = self._launches[key]
-        if launch is not None:
-            with self._lock:  # a prepared launch holds the stream while it is issued
-                activate(self.ordinal)
-                launch(stream)
+        with self._lock:  # a prepared launch holds the stream while it is issued
+            prepared = self._calls.get(key)
+            if prepared is None:
+                prepared = self._calls[key] = _Prepared(self._block(views, scalars))
+                if len(self._calls) > _KEPT:
+                    self._calls.popitem(last=False)
+            block, made = prepared.block, prepared.launches
+            activate(self.ordinal)
+            with borrowed(block.size_bytes, kind, self.ordinal, stream) as base:
+                if base not in made:
+                    made[base] = self._prepare({**views, **block.at(base)}, scalars)
+                    if len(made) > _KEPT_PLACES:
+                        made.popitem(last=False)
+                if block.has_empty:
+                    zero_on(stream, base, block.size_bytes)
+                for launch in made[base]:
+                    launch(stream)
 
-    def _prepare(self, views: Mapping[str, ArrayView], scalars: Mapping[str, Any]) -> Launch | None:
-        compiled = self.compiled
+    def _block(self, views: Mapping[str, ArrayView], scalars: Mapping[str, Any]) -> Block:
         shapes = {name: view.shape for name, view in views.items()}
-        count = int(evaluate(compiled.grid, shapes, scalars))
-        if count <= 0:
-            return None
-        if count > _MOST_CTAS:
-            raise LaunchError(f"{compiled.name} would need {count} CTAs; a grid has at most 2^31-1")
-        arguments = Arguments(self._kinds)
-        for index, (kind, parameter) in enumerate(
-            zip(self._kinds, compiled.parameters, strict=True)
-        ):
-            arguments.set(index, self._value(kind, parameter, views, scalars))
-        return Launch(
-            self.function, (count, 1, 1), (compiled.threads, 1, 1), compiled.shared_bytes, arguments
-        )
+        return block_for(self.compiled.workspace, shapes, scalars, self.ordinal)
+
+    def _prepare(
+        self, views: Mapping[str, ArrayView], scalars: Mapping[str, Any]
+    ) -> tuple[Launch, ...]:
+        """The launches of a call in order, without those that have nothing to do."""
+        shapes = {name: view.shape for name, view in views.items()}
+        made = []
+        for entry in self.compiled.launches:
+            count = int(evaluate(entry.grid, shapes, scalars))
+            if count <= 0:
+                continue
+            if count > _MOST_CTAS:
+                raise LaunchError(
+                    f"{entry.name} would need {count} CTAs; a grid has at most 2^31-1"
+                )
+            kinds = self._kinds[entry.name]
+            arguments = Arguments(kinds)
+            for index, (kind, parameter) in enumerate(zip(kinds, entry.parameters, strict=True)):
+                arguments.set(index, self._value(kind, parameter, views, scalars))
+            function, block = self.functions[entry.name], (entry.threads, 1, 1)
+            made.append(Launch(function, (count, 1, 1), block, entry.shared_bytes, arguments))
+        return tuple(made)
 
     def _value(
         self,
@@ -118,7 +157,7 @@ class Loaded:
             return encode(
                 view.address,
                 view.dtype,
-                [view.shape[a] for a in axes],
+                [max(view.shape[a], 1) for a in axes],  # see ``Block.has_empty``
                 [steps[a] * view.element_bytes for a in axes[1:]],
                 box,
                 swizzle,
