@@ -65,6 +65,7 @@ class Placed:
     def __init__(self, dtype: str, shape: tuple[int, ...], view: str, repeated: bool) -> None:
         """Room for the array, all of it poison."""
         kind = _TORCH[dtype]
+        self._repeated = repeated
         pitch = shape[-1] if shape else 1
         start = _GUARD
         if view == "padded":
@@ -101,7 +102,8 @@ class Placed:
         """Fill the view with elements in their storage type."""
         source = torch.from_numpy(np.ascontiguousarray(values)).cuda()
         if values.size:
-            self.view.copy_(source.view(self.view.dtype))
+            into = self.view[:1] if self._repeated else self.view
+            into.copy_(source.view(self.view.dtype))
 
     def bits(self, dtype: str) -> Data:
         """The view's elements in their storage type, on the host."""
@@ -210,7 +212,8 @@ def _beyond_torch(
         record["torch"][name] = theirs
         finite = np.abs(truth[name][np.isfinite(truth[name])])
         noise = 2.0**-21 * float(finite.max(initial=0.0))
-        if not worst[name] <= TIMES_TORCH * theirs + noise:
+        # Torch's own kernel may give NaN, as its attention does on unaligned tensors.
+        if not np.isnan(theirs) and not worst[name] <= TIMES_TORCH * theirs + noise:
             failures.append(f"{name}: error {worst[name]:.3g}, torch's {theirs:.3g}")
     return failures
 

@@ -488,6 +488,11 @@ def _put(g: Group, op: cta.Put) -> None:
     g.values[op.target][...] = g.values[op.value]
 
 
+@_means(cta.Get)
+def _get(g: Group, op: cta.Get) -> None:
+    g.values[op.out] = g.values[op.x].copy()
+
+
 @_means(cta.StoreTile)
 def _store(g: Group, op: cta.StoreTile) -> None:
     array, view = g.values[op.target], g.values[op.x]

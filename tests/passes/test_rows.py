@@ -76,7 +76,9 @@ def _cross_entropy(x: SimpleNamespace) -> dict[str, Any]:
     return {"loss": loss, "gradient": np.where(counted[:, None], gradient, 0)}
 
 
-def test_cross_entropy() -> None:
+@pytest.mark.parametrize(("m", "n"), [(70, 150), (15, 17), (33, 64), (3, 2049)])
+def test_cross_entropy(m: int, n: int) -> None:
+    """Its two loops have frames of their own, and the labels travel between them."""
     program = Program(
         # Random numbers become labels: 3, or none.
         _source("cross_entropy", **{"label[i]": "where(label[i] > 0, 3, -1)"}).replace(
@@ -84,9 +86,10 @@ def test_cross_entropy() -> None:
         ),
         {"logits": "MN", "label": "M", "loss": "M", "gradient": "MN"},
         _cross_entropy,
-        sizes={"M": 70, "N": 150},
+        sizes={"M": m, "N": n},
     )
-    check_everywhere(program, promised(program, program.sizes, 16), Schedule())
+    for alignment in (16, 2):
+        check_everywhere(program, promised(program, program.sizes, alignment), Schedule())
 
 
 def test_places_of_extrema() -> None:

@@ -13,8 +13,9 @@ from typing import Any
 from tilec.ir.core import Op, Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, math, tile
-from tilec.ir.types import S32, Index, Register, Scalar, Shared, Tile
-from tilec.layout.linear import Layout
+from tilec.ir.types import F32, S32, Index, Register, Scalar, Shared, Tile
+from tilec.layout.convert import conversion, register_moves
+from tilec.layout.linear import Digit, Layout
 from tilec.layout.shared import swizzled
 from tilec.passes.forming import GROUP_BARRIER, Forming, users
 from tilec.passes.frames import slice_of
@@ -49,11 +50,40 @@ def _in_layout(f: Forming, value: Value[Any], layout: Layout) -> Value[Any]:
     """The value in a layout, converted (and said so) if it has another one."""
     if not isinstance(value.type, Register) or value.type.layout == layout:
         return value
+    dtype = value.type.dtype
+    price = conversion(value.type.layout, layout, max(32, dtype.bits))
     f.ctx.remark(
         value.owner if isinstance(value.owner, Op) else None,
-        f"%{value.name} changes its register layout",
+        f"%{value.name} changes its register layout: {price}",
     )
-    return f.body.add(cta.Convert(value, layout=layout), value.name).out
+    if register_moves(value.type.layout, layout) is not None:
+        return f.body.add(cta.Convert(value, layout=layout), value.name).out
+    if dtype.bits >= 32:
+        return _through_shared(f, value, layout)
+    # Narrow elements share registers and bool has none: they travel as wider ones, exactly.
+    wider = f.body.add(math.Cast(value, dtype=F32 if dtype.is_float else S32)).out
+    moved = _through_shared(f, wider, layout)
+    return f.body.add(math.Cast(moved, dtype=dtype), value.name).out
+
+
+def _through_shared(f: Forming, value: Value[Register], layout: Layout) -> Value[Any]:
+    """Every thread writes what it holds and reads what the other layout asks of it."""
+    type, groups = value.type, f.team.groups
+    rows = type.shape[0]
+    shape = (rows * groups, *type.shape[1:])
+    plain = Layout.make(
+        {"off": [Digit(((axis, 1),), shape[axis]) for axis in reversed(range(len(shape)))]},
+        rank=len(shape),
+    )
+    shared = f.buffer("converted", Shared(type.dtype, shape, plain), "converted")
+    if groups > 1:
+        shared = f.body.add(cta.Window(shared, f.group, rows=rows)).out
+    f.body.add(cta.Put(shared, value, instruction="store"))
+    f.sync()
+    wanted = Register(type.dtype, type.shape, layout)
+    found = f.body.add(cta.Get(shared, instruction="load", type=wanted), value.name).out
+    f.sync()
+    return found
 
 
 @_forms(tile.ExtentOf)
