@@ -69,8 +69,8 @@ def _in_layout(f: Forming, value: Value[Any], layout: Layout) -> Value[Any]:
 def _through_shared(f: Forming, value: Value[Register], layout: Layout) -> Value[Any]:
     """Every thread writes what it holds and reads what the other layout asks of it."""
     type, groups = value.type, f.team.groups
-    rows = type.shape[0]
-    shape = (rows * groups, *type.shape[1:])
+    rows, *others = layout.shape
+    shape = (rows * groups, *others)
     plain = Layout.make(
         {"off": [Digit(((axis, 1),), shape[axis]) for axis in reversed(range(len(shape)))]},
         rank=len(shape),
