@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tilec.ir.core import Kernel, Op, Region, Value
-from tilec.ir.levels import cta, flow, math
+from tilec.ir.levels import cta, flow, folds, math
 from tilec.ir.types import Ring, Scalar
 
 Steps = Generator[None, None, None]
@@ -109,7 +109,7 @@ _RELATION = {
     "eq": np.equal,
     "ne": np.not_equal,
 }
-_REDUCE: dict[str, Any] = {"add": np.add, "max": np.maximum, "min": np.minimum}
+_REDUCE: dict[str, Any] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 _IDENTITY = {"add": 0.0, "max": -np.inf, "min": np.inf}
 
 
@@ -338,6 +338,17 @@ def _convert(g: Group, op: cta.Convert) -> None:
 @_means(cta.Exchange)
 def _exchange(g: Group, op: cta.Exchange) -> None:
     g.values[op.out] = g.values[op.x]
+
+
+@_means(folds.Fold, folds.FoldWarps)
+def _fold(g: Group, op: folds.Fold | folds.FoldWarps) -> None:
+    parts = np.moveaxis(g.values[op.x], op.axis, 0)
+    step = op.out.type.shape[op.axis]
+    half = 1 << (len(parts) // step - 1).bit_length() - 1
+    while half:
+        both = _REDUCE[op.kind](parts[: len(parts) - half * step], parts[half * step :])
+        parts, half = np.concatenate([both, parts[len(both) : half * step]]), half // 2
+    g.values[op.out] = np.moveaxis(parts, 0, op.axis)
 
 
 @_means(cta.Slice)

@@ -40,6 +40,7 @@ from tilec.frontend.meet import (
     weak_const,
 )
 from tilec.frontend.places import read_at
+from tilec.frontend.strict import is_ordered, refuse_approximate, refuse_chosen_axis
 from tilec.ir.types import BF16, BOOL, F16, F32, S32, DType, Extent
 from tilec.source import Span
 
@@ -95,6 +96,8 @@ class Call:
         self.check.need(x, "float", f"`{self.name}`")
         if isinstance(x.type, ScalarType) and x.type.weak:
             x = cast_to(self.check.report, x, F32)
+        if self.name != "sqrt":
+            refuse_approximate(self.check, self.name, x, self.span)
         given = dtype_of(x)
         if given in _NARROW:
             wide = cast_to(self.check.report, x, F32)
@@ -151,7 +154,10 @@ class Call:
         self.check.along(axes[axis], self.span, f"`{self.name}`")
         rest = tuple(a for n, a in enumerate(axes) if n != axis % len(axes))
         out = TileType(dtype_of(x), rest) if rest else ScalarType(dtype_of(x))
-        return Reduction(out, self.span, x, axis % len(axes), kind)
+        ordered = is_ordered(self.check, x, kind)
+        if ordered:
+            refuse_chosen_axis(self.check, x, axes[axis], self.span)
+        return Reduction(out, self.span, x, axis % len(axes), kind, ordered)
 
     def extremum(self, op: str) -> Expr:
         """``max(x, axis=1)`` along an axis, ``max(x, y)`` elementwise."""

@@ -148,6 +148,7 @@ class Apply(Expr):
 
     op: str
     operands: tuple[Expr, ...]
+    strict: bool = False
 
 
 @dataclass(eq=False)
@@ -195,6 +196,7 @@ class Reduction(Expr):
     operand: Expr
     axis: int
     kind: str
+    strict: bool = False
 
 
 @dataclass(eq=False)

@@ -98,6 +98,10 @@ class Expressions:
         """An array and its axis for each dimension that is known at launch only."""
         self.indices: dict[str, Variable] = {}
         """The index of each loop over tiles, by what its axes carry."""
+        self.chosen: dict[str, Span] = {}
+        """The same of every loop over tiles."""
+        self.strict: Span | None = None
+        """The word `strict` of the block around, or around the call of the function at hand."""
         self.parts: dict[str, Span] = {}
         """The loop of each index of a ``parallel`` whose tile size the compiler chooses."""
         self.inline: Callable[[Function, ast.Call], list[Expr]]
@@ -342,7 +346,8 @@ class Expressions:
                     start = other if isinstance(other.type, TileType) else None
                     if start is not None:
                         return replace(product, span=span, start=start)
-        return Apply(self.common_type(left, right), span, name, (left, right))
+        strict = self.strict is not None and dtype_of(left).is_float
+        return Apply(self.common_type(left, right), span, name, (left, right), strict)
 
     def common_type(self, *operands: Expr) -> ScalarType | TileType:
         """The type of an elementwise result."""

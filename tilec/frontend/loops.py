@@ -175,7 +175,13 @@ class LoopAxes:
             )
         size = self._size(name, call)
         variable = self._index(name, size, run_over, call.span)
-        return LoopAxis(variable, extent, size)
+        return self._noted(LoopAxis(variable, extent, size), call.span)
+
+    def _noted(self, axis: LoopAxis, span: Span) -> LoopAxis:
+        if is_chosen(self.kernel, axis):
+            assert isinstance(axis.variable.type, IndexType)
+            self.check.chosen[axis.variable.type.axis.origin] = span
+        return axis
 
     def _index(self, name: ast.Name, size: str, run_over: Extent, span: Span) -> Variable:
         """The variable of a loop over tiles: an index that no other loop has."""
@@ -208,7 +214,7 @@ class LoopAxes:
             self.kernel.pins[size[1:]] = self.tile_size(keywords["size"])
         variable = self._index(name, size, whole.dim, call.span)
         most = settle(self.check.report, most)
-        return LoopAxis(variable, most, size, (lower, upper, whole))
+        return self._noted(LoopAxis(variable, most, size, (lower, upper, whole)), call.span)
 
     def _bad_range(self, span: Span) -> NoReturn:
         self.check.report.fail(

@@ -329,7 +329,8 @@ class _Lowering:
             case c.Apply():
                 name = node.op if "." in node.op else f"math.{node.op}"
                 cls: Any = Op.registry[name]
-                op: Op = cls(*self.several(node.operands))
+                strict = {"strict": True} if node.strict and "strict" in cls.specs else {}
+                op: Op = cls(*self.several(node.operands), **strict)
                 return op
             case c.Relation():
                 left, right = self.expression(node.left), self.expression(node.right)
@@ -343,7 +344,8 @@ class _Lowering:
             case c.Broadcast():
                 return math.Broadcast(self.expression(node.operand), kind)
             case c.Reduction():
-                return math.Reduce(self.expression(node.operand), node.axis, node.kind, kind)
+                operand = self.expression(node.operand)
+                return math.Reduce(operand, node.axis, node.kind, kind, node.strict)
             case c.Scanned():
                 return tile.Scan(self.expression(node.operand), node.axis, node.kind)
             case c.AnchorOf():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tilec.frontend.builtins import Call, builtin
 from tilec.frontend.checked import Expr, Product, TileType
 from tilec.frontend.meet import axes_of, dtype_of
+from tilec.frontend.strict import refuse_loose
 from tilec.ir.products import legal_pairs, partners, product_type
 from tilec.ir.types import F32, DType
 from tilec.source import Span
@@ -30,6 +31,8 @@ def product(check: Expressions, left: Expr, right: Expr, span: Span, precision: 
                 [(side.span, f"this is {side.type}")],
             )
     result = _result(check, left, right)
+    if result.is_float:
+        refuse_loose(check, "`@`", span, "multiply and sum: `rowsum(x * y)`")
     rows, inner = axes_of(left)
     other, columns = axes_of(right)
     if inner != other:

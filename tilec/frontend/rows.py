@@ -26,6 +26,7 @@ from tilec.frontend.checked import (
     WholeAxis,
 )
 from tilec.frontend.meet import axes_of, dtype_of, same_axes, same_dtype, spread
+from tilec.frontend.strict import refuse_loose
 from tilec.ir.types import BF16, BOOL, F16, S32
 
 _NARROW = (F16, BF16)
@@ -38,6 +39,7 @@ def anchor(call: Call) -> Expr:
     """``anchor(m, s, slack=64)``: some r a row with m <= r <= max(m, rowmax(s)), near rowmax(s)."""
     if len(call.arguments) != 2 or call.brackets or call.keywords.keys() - {"slack"}:
         call.fail_usage(_ANCHOR)
+    refuse_loose(call.check, "`anchor`", call.span, "use the largest: `max(m, rowmax(s))`")
     running, scores = (call.check.value(a) for a in call.arguments)
     running, scores = same_dtype(call.check.report, (running, scores))
     call.check.need(scores, "float", "`anchor`")
@@ -68,6 +70,7 @@ def exp2sub(call: Call) -> Expr:
     x, r = call.values(2, "exp2sub(x, r)")
     x, r = same_dtype(call.check.report, (x, r))
     call.check.need(x, "float", "`exp2sub`")
+    refuse_loose(call.check, "`exp2sub`", call.span, "take `exp` from `std.math`")
     if dtype_of(x) in _NARROW:
         call.check.report.fail(
             "element-types-differ",
@@ -86,6 +89,8 @@ def _scan(call: Call, kind: str) -> Expr:
     result = call.reduce(kind, None, f"{call.name}(x, axis=1)")
     assert isinstance(result, Reduction)
     x = result.operand
+    if result.strict:
+        refuse_loose(call.check, f"`{call.name}`", call.span, "move it out of the block")
     return Scanned(x.type, call.span, x, result.axis, kind)
 
 

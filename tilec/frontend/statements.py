@@ -156,8 +156,18 @@ class Checker(Assignments):
                 self.calls.returns(node)
             case ast.While():
                 self._while(node)
+            case ast.Strict():
+                self._strict(node)
             case _:
-                self.report.not_yet("`strict:`", node.span, "leave it away")
+                raise TypeError(f"{type(node).__name__} has no check")
+
+    def _strict(self, node: ast.Strict) -> None:
+        """The same names as around it; what is computed in it is fixed to the last bit."""
+        outer, self.strict = self.strict, node.span
+        try:
+            self.statements(node.body)
+        finally:
+            self.strict = outer
 
     def _bare(self, node: ast.Bare) -> None:
         """A line that is no assignment: a call for its stores or its checks."""

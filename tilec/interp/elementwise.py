@@ -173,6 +173,20 @@ def identity(kind: str, dtype: DType, wide: bool = False) -> Data:
     return np.full((), limits.min if kind == "max" else limits.max, held)
 
 
+FREE_ORDER = {"add": np.add, "mul": np.multiply}
+"""Kinds of reduction whose result depends on the order, for floats."""
+
+
+def halved(kind: str, dtype: DType, x: Data, axis: int, wide: bool) -> Data:
+    """Element i takes in element i + h where both exist, h = ..., 4, 2, 1; each result rounded."""
+    parts = np.moveaxis(x, axis, 0)
+    half = 1 << max(len(parts) - 1, 0).bit_length() >> 1
+    while half:
+        both = settle(dtype, FREE_ORDER[kind](parts[: len(parts) - half], parts[half:]), wide)
+        parts, half = np.concatenate([both, parts[len(parts) - half : half]]), half >> 1
+    return np.array(parts[0])
+
+
 def reduce(kind: str, dtype: DType, x: Data, axis: int, wide: bool) -> Data:
     """Combine along an axis; sums and products of floats are formed in float64, rounded once."""
     if kind in ("add", "mul"):

@@ -107,9 +107,14 @@ def _broadcast(machine: Machine, op: math.Broadcast) -> Held:
 def _reduce(machine: Machine, op: math.Reduce) -> Held:
     dtype = op.out.type.dtype
     fill = elementwise.identity(op.kind, op.x.type.dtype, machine.wide)
+    in_order = op.strict and dtype.is_float and op.kind in elementwise.FREE_ORDER
+    if in_order and op.kind == "add":
+        fill = -fill  # 0 + -0 is 0: this alone changes nothing
     data = machine.filled(op.x, op.axis, fill)
     source = machine.values[op.x].valid
     valid = (*source[: op.axis], *source[op.axis + 1 :])
+    if in_order:
+        return held(elementwise.halved(op.kind, dtype, data, op.axis, machine.wide), valid)
     return held(elementwise.reduce(op.kind, dtype, data, op.axis, machine.wide), valid)
 
 

@@ -39,6 +39,16 @@ def identity(kind: str, dtype: DType) -> Number:
     return float(number) if dtype.is_float else number
 
 
+def same_number(held: Number, fill: Number) -> bool:
+    """Whether what is held serves as a fill: the same number, and -0 where that is asked for."""
+    negative = fill == 0 and pymath.copysign(1, fill) < 0
+    return (
+        held == fill
+        and not isinstance(held, bool)
+        and not (negative and pymath.copysign(1, held) > 0)
+    )
+
+
 class Held:
     """What the invalid elements of tiles hold along an axis class."""
 
@@ -112,7 +122,7 @@ class _Filler:
         if axis is None or index is None:
             return value
         held = self.held.along(value, axis)
-        if held is not None and held == fill and not isinstance(held, bool):
+        if held is not None and same_number(held, fill):
             return value
         index = self.visible(axis, visible) or index
         pad = builder.add(tile.Pad(value, index, axis=place, value=fill), value.name)
@@ -138,6 +148,8 @@ def _fill(filler: _Filler, region: Any, seen: set[Value[Any]]) -> None:
         builder.loc = op.loc
         if isinstance(op, math.Reduce):
             fill = identity(op.kind, math.element_type(op.x.type))
+            if op.strict and op.kind == "add" and isinstance(fill, float):
+                fill = -0.0  # what changes no float: 0 + -0 is 0
             op.x = filler.asked(op.x, op.axis, fill, builder, seen)
         elif isinstance(op, tile.Dot):
             op.a = filler.asked(op.a, 1, 0.0, builder, seen)

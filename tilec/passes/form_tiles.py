@@ -17,6 +17,7 @@ from tilec.ir.types import F32, S32, Index, Register, Scalar, Shared, Tile
 from tilec.layout.convert import conversion, register_moves
 from tilec.layout.linear import Digit, Layout
 from tilec.layout.shared import swizzled
+from tilec.passes.form_strict import strict_sum
 from tilec.passes.forming import GROUP_BARRIER, Forming, users
 from tilec.passes.frames import slice_of
 from tilec.passes.raster import constant
@@ -235,12 +236,19 @@ def _reduce(f: Forming, op: math.Reduce) -> None:
         layout = value.type.layout.insert(0)
         type = Register(value.type.dtype, layout.shape, layout)
         value, axis = f.body.add(math.Expand(value, axis=0, type=type)).out, 1
+    if op.strict and op.kind in ("add", "mul") and value.type.dtype.is_float:
+        _finish_sum(f, op, strict_sum(f, op, value, axis), single)
+        return
     before = value.type.layout
     partial = f.body.add(cta.ReduceThread(value, axis=axis, kind=op.kind), op.out.name).out
     warps = [p.digit for p in before.placed if p.space == "warp" and axis in p.digit.axes]
     combined = f.body.add(cta.ReduceLanes(partial, axis=axis, kind=op.kind), op.out.name).out
     if warps:
         combined = _over_warps(f, op, before, combined)
+    _finish_sum(f, op, combined, single)
+
+
+def _finish_sum(f: Forming, op: math.Reduce, combined: Value[Register], single: bool) -> None:
     if single:
         scalar = math.Squeeze(combined, axis=0, type=Scalar(combined.type.dtype))
         f.values[op.out] = f.body.add(scalar, op.out.name).out

@@ -37,7 +37,9 @@ def _once(region: Region) -> bool:
     def rule(op: Op, builder: Builder) -> list[Value[Any]] | None:
         if isinstance(op, math.Reduce) and isinstance(op.x.owner, tile.Transpose):
             flat = op.x.owner.x
-            sums = math.Reduce(flat, axis=1 - op.axis, kind=op.kind, type=op.out.type)
+            sums = math.Reduce(
+                flat, axis=1 - op.axis, kind=op.kind, type=op.out.type, strict=op.strict
+            )
             return [builder.add(sums).out]
         if isinstance(op, tile.Transpose):
             if isinstance(op.x.owner, tile.Transpose):

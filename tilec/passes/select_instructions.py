@@ -16,11 +16,19 @@ from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, math, ptx
 from tilec.ir.types import Array, Scalar
 from tilec.passes.base import Context, tile_pass
-from tilec.passes.select import control, elementwise, moves, products, registers, rings
+from tilec.passes.select import (
+    control,
+    elementwise,
+    folds,
+    moves,
+    products,
+    registers,
+    rings,
+)
 from tilec.passes.select.rings import RingRecord
 from tilec.passes.select.selector import Selector, lowers, register_kind
 
-_FAMILIES = (control, elementwise, moves, products, registers, rings)
+_FAMILIES = (control, elementwise, folds, moves, products, registers, rings)
 
 _GRID_OPS: dict[type[Op], str] = {
     math.Add: "add",

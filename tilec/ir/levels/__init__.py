@@ -5,7 +5,7 @@ A level is nothing but a set of op families and types; ``LEVELS`` is read by the
 
 from __future__ import annotations
 
-from tilec.ir.levels import cta, flow, math, ptx, tile
+from tilec.ir.levels import cta, flow, folds, math, ptx, tile
 from tilec.ir.types import (
     Array,
     Bits,
@@ -32,4 +32,4 @@ LEVELS: dict[str, tuple[tuple[str, ...], tuple[type[Type], ...]]] = {
 }
 """Level name -> (op families, admitted types)."""
 
-__all__ = ["LEVELS", "cta", "flow", "math", "ptx", "tile"]
+__all__ = ["LEVELS", "cta", "flow", "folds", "math", "ptx", "tile"]

@@ -81,15 +81,21 @@ class Binary(Elementwise):
             yield f"operands differ in element type: {self.x.type} and {self.y.type}"
 
 
-class Add(Binary, name="math.add"):
+class Contractible(Binary):
+    """Base of what two of may become one instruction with one rounding, unless ``strict``."""
+
+    strict: bool = attribute(default=False)
+
+
+class Add(Contractible, name="math.add"):
     """x + y; floats round to nearest even, integers wrap."""
 
 
-class Sub(Binary, name="math.sub"):
+class Sub(Contractible, name="math.sub"):
     """x - y; floats round to nearest even, integers wrap."""
 
 
-class Mul(Binary, name="math.mul"):
+class Mul(Contractible, name="math.mul"):
     """x * y; floats round to nearest even, integers wrap."""
 
 
@@ -311,12 +317,17 @@ class Broadcast(Op, name="math.broadcast"):
 
 
 class Reduce(Op, name="math.reduce"):
-    """Combine along one axis, which disappears; ``kind`` is one of ``REDUCTIONS``."""
+    """Combine along one axis, which disappears; ``kind`` is one of ``REDUCTIONS``.
+
+    The order of floating-point sums and products is free, unless ``strict``: then, for h the
+    powers of two from large to small, element i takes in element i + h, where both exist.
+    """
 
     x: Value[Any] = operand()
     axis: int = attribute()
     kind: str = attribute()
     type: Type = result_type()
+    strict: bool = attribute(default=False)
     out: Value[Any] = result()
 
     def check(self) -> Iterator[str]:

@@ -1,0 +1,104 @@
+"""Folds: element i takes in element i + h, from registers, another lane or another warp.
+
+Both sides of an exchange compute the same sum with its terms exchanged, which changes no bit of
+it, so all copies of the result agree.
+"""
+
+from __future__ import annotations
+
+from tilec.ir.declare import Refused
+from tilec.ir.levels import folds, ptx
+from tilec.ir.resources import shared_bytes
+from tilec.ir.types import F32, Bits
+from tilec.layout.linear import Layout
+from tilec.passes.select.registers import combine_opcode
+from tilec.passes.select.rings import View, view_address
+from tilec.passes.select.selector import PtxValue, Selector, lowers, record
+
+_WARP_BYTES = 32 * 4
+
+
+@lowers(folds.Fold)
+def _fold(sel: Selector, op: folds.Fold) -> None:
+    type = op.x.type
+    opcode = combine_opcode(op.kind, type.dtype)
+    last = folds.outermost(type.layout, op.axis)
+    value = sel.get(op.x)
+    if last.space == "reg":
+        parts = _parts(sel, value, type.layout, op.out.type.layout, op.axis)
+        sel.set(op.out, _halved(sel, opcode, parts))
+        return
+    other = sel.alu(
+        "shfl.sync.bfly.b32", value, last.weight, 31, 0xFFFFFFFF,
+        kind=value.type.kind, count=value.type.count,
+    )  # fmt: skip
+    sel.set(op.out, sel.alu(opcode, value, other, kind=value.type.kind, count=value.type.count))
+
+
+def _parts(
+    sel: Selector, value: PtxValue, before: Layout, after: Layout, axis: int
+) -> list[PtxValue]:
+    """The registers of each value of the digit that goes, in the order of the result's."""
+    last = folds.outermost(before, axis)
+    step = folds.step_of(last, axis)
+    at = {before(reg=r): r for r in range(before.size("reg"))}
+    parts = []
+    for number in range(last.digit.extent):
+        picks = []
+        for register in range(after.size("reg")):
+            place = list(after(reg=register))
+            place[axis] += step * number
+            picks.append(at[tuple(place)])
+        parts.append(sel.pick(value, *picks))
+    return parts
+
+
+def _halved(sel: Selector, opcode: str, parts: list[PtxValue]) -> PtxValue:
+    half = 1 << (len(parts) - 1).bit_length() - 1
+    while half:
+        for number in range(len(parts) - half):
+            mine, other = parts[number], parts[number + half]
+            parts[number] = sel.alu(opcode, mine, other, kind=mine.type.kind, count=mine.type.count)
+        parts, half = parts[:half], half // 2
+    return parts[0]
+
+
+@lowers(folds.FoldWarps)
+def _fold_warps(sel: Selector, op: folds.FoldWarps) -> None:
+    type = op.x.type
+    if type.dtype != F32:
+        raise Refused(f"parts of {type.dtype} are not exchanged in this version")
+    opcode = combine_opcode(op.kind, type.dtype)
+    view, role, value = record(sel, op.buffer, View), sel.need_role(), sel.get(op.x)
+    count = value.type.count
+    if shared_bytes(view.type) < _WARP_BYTES * count * role.group_warps * role.groups:
+        raise Refused("the buffer needs room for every element that the warps hold")
+    weight = folds.outermost(type.layout, op.axis).weight
+    warp = sel.warp_in_group()
+    base = sel.alu("mad.lo.u32", sel.lane(), 4, view_address(sel, view))
+
+    def address_of(number: PtxValue) -> PtxValue:
+        if role.groups > 1:
+            number = sel.alu("mad.lo.u32", sel.group(), role.group_warps, number)
+        return sel.alu("mad.lo.u32", number, _WARP_BYTES * count, base)
+
+    barrier = sel.constant(op.barrier)
+    if role.groups > 1:
+        barrier = sel.alu("add.u32", sel.group(), op.barrier)
+    mine, other = address_of(warp), address_of(sel.alu("xor.b32", warp, weight))
+    for n in range(count):
+        part = sel.pick(value, n)
+        store = ptx.Store(mine, part, space="shared", width="b32", offset=128 * n)
+        sel.build.add(store)
+    sel.build.add(ptx.BarrierSync(barrier, threads=32 * role.group_warps))
+    loads = [
+        sel.build.add(
+            ptx.Load(
+                other, space="shared", width="b32", offset=128 * n, type=Bits(value.type.kind, 1)
+            )
+        ).out
+        for n in range(count)
+    ]
+    total = sel.alu(opcode, value, sel.join(loads), kind=value.type.kind, count=count)
+    sel.build.add(ptx.BarrierSync(barrier, threads=32 * role.group_warps))
+    sel.set(op.out, total)
