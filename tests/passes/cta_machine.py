@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tilec.ir.core import Kernel, Op, Region, Value
-from tilec.ir.levels import cta, flow, folds, math
+from tilec.ir.levels import cta, flow, fold, math
 from tilec.ir.types import Ring, Scalar
 
 Steps = Generator[None, None, None]
@@ -340,8 +340,8 @@ def _exchange(g: Group, op: cta.Exchange) -> None:
     g.values[op.out] = g.values[op.x]
 
 
-@_means(folds.Fold, folds.FoldWarps)
-def _fold(g: Group, op: folds.Fold | folds.FoldWarps) -> None:
+@_means(fold.Fold, fold.FoldWarps)
+def _fold(g: Group, op: fold.Fold | fold.FoldWarps) -> None:
     parts = np.moveaxis(g.values[op.x], op.axis, 0)
     step = op.out.type.shape[op.axis]
     half = 1 << (len(parts) // step - 1).bit_length() - 1

@@ -13,7 +13,7 @@ from tilec import pipeline
 from tilec.compiler import default_facts, front, prepare
 from tilec.interp.interpret import interpret
 from tilec.ir.facts import Facts, Schedule
-from tilec.ir.levels import folds
+from tilec.ir.levels import fold
 from tilec.passes.base import Context
 from tilec.source import SourceFile
 from tilec.targets import by_name
@@ -99,7 +99,7 @@ def test_all_three_kinds_of_folds_are_run() -> None:
     facts = default_facts(module.kernels[0])
     prepare(module, facts, Schedule())
     pipeline.run(module, Context(by_name("90")), stop_after="form-ctas")
-    made = [op for op in module.kernels[0].body.walk() if isinstance(op, folds.Fold)]
-    spaces = {folds.outermost(op.x.type.layout, op.axis).space for op in made}
+    made = [op for op in module.kernels[0].body.walk() if isinstance(op, fold.Fold)]
+    spaces = {fold.outermost(op.x.type.layout, op.axis).space for op in made}
     assert spaces == {"reg", "lane"}
-    assert any(isinstance(op, folds.FoldWarps) for op in module.kernels[0].body.walk())
+    assert any(isinstance(op, fold.FoldWarps) for op in module.kernels[0].body.walk())

@@ -14,7 +14,7 @@ from types import ModuleType
 
 from tilec.ir.core import Op
 from tilec.ir.declare import Effects, FieldSpec
-from tilec.ir.levels import LEVELS, cta, flow, math, ptx, tile
+from tilec.ir.levels import LEVELS, cta, flow, fold, math, ptx, tile
 from tilec.ir.types import Type
 
 FAMILIES: dict[str, ModuleType] = {
@@ -22,6 +22,7 @@ FAMILIES: dict[str, ModuleType] = {
     "math": math,
     "flow": flow,
     "cta": cta,
+    "fold": fold,
     "ptx": ptx,
 }
 """Op families in the order in which a program meets them."""

@@ -19,7 +19,7 @@ from typing import Any
 from tilec.ir.core import Op, Value
 from tilec.ir.held import OLD, Products, Reading, Stage, State, Written
 from tilec.ir.levels import cta
-from tilec.ir.levels.folds import FoldWarps
+from tilec.ir.levels.fold import FoldWarps
 from tilec.ir.places import Place, place_of
 from tilec.ir.types import Flight, Shared
 from tilec.ir.verify import Fault

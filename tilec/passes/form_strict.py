@@ -12,7 +12,7 @@ from typing import Any
 
 from tilec.ir.core import Value
 from tilec.ir.declare import Refused
-from tilec.ir.levels import folds, math
+from tilec.ir.levels import fold, math
 from tilec.ir.types import F32, Register, Shared
 from tilec.layout.linear import LayoutRefusal
 from tilec.layout.shared import swizzled
@@ -25,7 +25,7 @@ def strict_sum(f: Forming, op: math.Reduce, value: Value[Any], axis: int) -> Val
         raise Refused(f"a strict sum or product of {value.type.dtype} is not in this version")
     while value.type.shape[axis] > 1:
         try:
-            last = folds.outermost(value.type.layout, axis)
+            last = fold.outermost(value.type.layout, axis)
         except LayoutRefusal as refusal:
             raise Refused(
                 f"the order of a strict sum does not fit how this tile lies in registers "
@@ -34,7 +34,7 @@ def strict_sum(f: Forming, op: math.Reduce, value: Value[Any], axis: int) -> Val
         if last.space == "warp":
             value = _between_warps(f, op, value, axis)
         else:
-            value = f.body.add(folds.Fold(value, axis=axis, kind=op.kind), op.out.name).out
+            value = f.body.add(fold.Fold(value, axis=axis, kind=op.kind), op.out.name).out
     layout = value.type.layout.drop(axis)
     type = Register(value.type.dtype, layout.shape, layout)
     return f.body.add(math.Squeeze(value, axis=axis, type=type), op.out.name).out
@@ -45,5 +45,5 @@ def _between_warps(f: Forming, op: math.Reduce, value: Value[Any], axis: int) ->
     each = 32 * value.type.layout.size("reg")
     layout = swizzled(warps, each, value.type.dtype.bits, 0)
     buffer = f.buffer("fold", Shared(value.type.dtype, (warps, each), layout), "parts")
-    made = folds.FoldWarps(value, buffer, op.kind, GROUP_BARRIER, axis=axis)
+    made = fold.FoldWarps(value, buffer, op.kind, GROUP_BARRIER, axis=axis)
     return f.body.add(made, op.out.name).out

@@ -7,7 +7,7 @@ it, so all copies of the result agree.
 from __future__ import annotations
 
 from tilec.ir.declare import Refused
-from tilec.ir.levels import folds, ptx
+from tilec.ir.levels import fold, ptx
 from tilec.ir.resources import shared_bytes
 from tilec.ir.types import F32, Bits
 from tilec.layout.linear import Layout
@@ -18,11 +18,11 @@ from tilec.passes.select.selector import PtxValue, Selector, lowers, record
 _WARP_BYTES = 32 * 4
 
 
-@lowers(folds.Fold)
-def _fold(sel: Selector, op: folds.Fold) -> None:
+@lowers(fold.Fold)
+def _fold(sel: Selector, op: fold.Fold) -> None:
     type = op.x.type
     opcode = combine_opcode(op.kind, type.dtype)
-    last = folds.outermost(type.layout, op.axis)
+    last = fold.outermost(type.layout, op.axis)
     value = sel.get(op.x)
     if last.space == "reg":
         parts = _parts(sel, value, type.layout, op.out.type.layout, op.axis)
@@ -39,8 +39,8 @@ def _parts(
     sel: Selector, value: PtxValue, before: Layout, after: Layout, axis: int
 ) -> list[PtxValue]:
     """The registers of each value of the digit that goes, in the order of the result's."""
-    last = folds.outermost(before, axis)
-    step = folds.step_of(last, axis)
+    last = fold.outermost(before, axis)
+    step = fold.step_of(last, axis)
     at = {before(reg=r): r for r in range(before.size("reg"))}
     parts = []
     for number in range(last.digit.extent):
@@ -63,8 +63,8 @@ def _halved(sel: Selector, opcode: str, parts: list[PtxValue]) -> PtxValue:
     return parts[0]
 
 
-@lowers(folds.FoldWarps)
-def _fold_warps(sel: Selector, op: folds.FoldWarps) -> None:
+@lowers(fold.FoldWarps)
+def _fold_warps(sel: Selector, op: fold.FoldWarps) -> None:
     type = op.x.type
     if type.dtype != F32:
         raise Refused(f"parts of {type.dtype} are not exchanged in this version")
@@ -73,7 +73,7 @@ def _fold_warps(sel: Selector, op: folds.FoldWarps) -> None:
     count = value.type.count
     if shared_bytes(view.type) < _WARP_BYTES * count * role.group_warps * role.groups:
         raise Refused("the buffer needs room for every element that the warps hold")
-    weight = folds.outermost(type.layout, op.axis).weight
+    weight = fold.outermost(type.layout, op.axis).weight
     warp = sel.warp_in_group()
     base = sel.alu("mad.lo.u32", sel.lane(), 4, view_address(sel, view))
 

@@ -1,9 +1,9 @@
-"""Level ``cta``: combining halves of an axis, for sums whose order the program fixes.
+"""The rest of level ``cta``: combining halves of an axis, for sums of one order.
 
 A strict sum combines element i with element i + h, for h the powers of two from large to small
 (``math.reduce`` says it whole). Each op here is the steps of that order which one digit of the
 layout holds, the one with the largest step along the axis: what is left is as long as that step.
-``cta.fold`` is for digits of registers and lanes, ``cta.fold_warps`` for those of warps.
+``fold.warp`` is for digits of registers and lanes, ``fold.group`` for those of warps.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _folded_type(type: Register, axis: int) -> Register:
     return Register(type.dtype, layout.shape, layout)
 
 
-class Fold(Op, name="cta.fold"):
+class Fold(Op, name="fold.warp"):
     """Combine element i with i + h along ``axis``, within threads or between lanes."""
 
     x: Value[Register] = operand()
@@ -73,12 +73,12 @@ class Fold(Op, name="cta.fold"):
     def check(self) -> Iterator[str]:
         """The digit is one of registers or lanes."""
         if outermost(self.x.type.layout, self.axis).space == "warp":
-            yield "the elements to combine lie in several warps, which takes cta.fold_warps"
+            yield "the elements to combine lie in several warps, which takes fold.group"
 
 
 class FoldWarps(
     cta.Exchange,
-    name="cta.fold_warps",
+    name="fold.group",
     effects=Effects.READS | Effects.WRITES | Effects.ORDERS,
 ):
     """Combine element i with i + h along ``axis``, between warps, through a shared buffer.
@@ -95,4 +95,4 @@ class FoldWarps(
     def check(self) -> Iterator[str]:
         """The digit is one of warps."""
         if outermost(self.x.type.layout, self.axis).space != "warp":
-            yield "the elements to combine lie in one warp, which takes cta.fold"
+            yield "the elements to combine lie in one warp, which takes fold.warp"
