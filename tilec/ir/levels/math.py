@@ -81,22 +81,22 @@ class Binary(Elementwise):
             yield f"operands differ in element type: {self.x.type} and {self.y.type}"
 
 
-class Contractible(Binary):
-    """Base of what two of may become one instruction with one rounding, unless ``strict``."""
+class Add(Binary, name="math.add"):
+    """x + y; floats round to nearest even, integers wrap. A ``strict`` one is not contracted."""
 
     strict: bool = attribute(default=False)
 
 
-class Add(Contractible, name="math.add"):
-    """x + y; floats round to nearest even, integers wrap."""
+class Sub(Binary, name="math.sub"):
+    """x - y; floats round to nearest even, integers wrap. A ``strict`` one is not contracted."""
+
+    strict: bool = attribute(default=False)
 
 
-class Sub(Contractible, name="math.sub"):
-    """x - y; floats round to nearest even, integers wrap."""
+class Mul(Binary, name="math.mul"):
+    """x * y; floats round to nearest even, integers wrap. A ``strict`` one is not contracted."""
 
-
-class Mul(Contractible, name="math.mul"):
-    """x * y; floats round to nearest even, integers wrap."""
+    strict: bool = attribute(default=False)
 
 
 class Div(Binary, name="math.div"):
