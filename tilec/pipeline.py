@@ -28,6 +28,7 @@ PIPELINE: tuple[str, ...] = (
     "split-launches",
     "lower-anchor",
     "simplify",
+    "free-known-axes",
     "choose-tiles",
     "fill-padding",
     "apply-tiles",

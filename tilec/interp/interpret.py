@@ -133,7 +133,8 @@ def choose_sizes(kernel: Kernel, dims: Mapping[str, int], choice: int = 0) -> di
     sizes: dict[str, int] = {}
     for op in kernel.body.walk():
         if isinstance(op, tile.Whole) and isinstance(op.size, str):
-            extent = dims[str(op.array.type.shape[op.axis])]
+            named = op.array.type.shape[op.axis]
+            extent = named if isinstance(named, int) else dims[named]
             sizes[op.size] = -(-max(extent, 1) // size) * size
         elif isinstance(op, tile.Parallel):
             sizes.update((s, size) for s in op.sizes if isinstance(s, str))

@@ -39,7 +39,7 @@ from tilec.passes.frames import (
 )
 from tilec.passes.live_results import live_results
 from tilec.passes.mapping import contiguous_axis, tile_axes
-from tilec.passes.operands import ring_refusal
+from tilec.passes.operands import known_multiple, ring_refusal
 from tilec.passes.refusal import refused
 from tilec.passes.unformed import refuse_unformed
 
@@ -271,7 +271,7 @@ class Chooser:
         groups = (self.schedule.warpgroups,) if self.schedule.warpgroups else (1, 2)
         heights = [(PRODUCT_ROWS * w, w) for w in groups] if mapped else [(PRODUCT_ROWS, 1)]
         if pinned[0] is not None:
-            height = rows_taken(pinned[0], mapped)
+            height = pinned[0] if rows in self.resident() else rows_taken(pinned[0], mapped)
             heights = [(height, height // PRODUCT_ROWS)]
         most = columns_taken(max(COLUMNS), mapped)
         widths = [c for c in COLUMNS if c <= most // accumulators]
@@ -498,6 +498,7 @@ class Chooser:
         self.offered()
         dots = [op for op in self.kernel.body.walk() if isinstance(op, tile.Dot)]
         if dots:
+            self.known_axes()
             self.products(dots)
             self.rest(dots[0])
         else:
@@ -526,6 +527,14 @@ class Chooser:
                         f"{name} = {shown_value(value)} has no effect: nothing comes through a "
                         "ring, so there are no stages and no producer",
                     )
+
+    def known_axes(self) -> None:
+        """A known axis that products pad is one tile, as long as they ask for."""
+        for axis in self.resident():
+            extent = axis.index.type.extent if axis.index is not None else None
+            if isinstance(extent, int) and isinstance(axis.size, str):
+                step = known_multiple(self.axes, self.kernel.body, axis)
+                self.choose(axis.size, -(-extent // step) * step)
 
     def rest(self, at: Op) -> None:
         """Sizes beside the first product's: resident axes whole, others as the first one's."""

@@ -15,7 +15,7 @@ from typing import Any
 from tilec.ir.core import Kernel, Op, Region, Value
 from tilec.ir.facts import Schedule
 from tilec.ir.levels import flow, tile
-from tilec.ir.types import Index, Tile
+from tilec.ir.types import Extent, Index, Tile
 from tilec.passes.axes import Axes, AxisClass, combined
 from tilec.passes.base import Context
 from tilec.passes.form_products import by_rings
@@ -116,7 +116,7 @@ def columns_taken(size: int, rings: bool) -> int:
     return min(size, MOST_COLUMNS if rings else MOST_COLUMNS_ALONE)
 
 
-def resize(region: Region, axis: AxisClass, size: int) -> None:
+def resize(region: Region, axis: AxisClass, size: Extent) -> None:
     """Give an axis class another size, in every type that has it."""
     for value, place in axis.members:
         if isinstance(value.type, Index):

@@ -271,26 +271,26 @@ def _put_operand(
 ) -> tuple[Value[Shared], bool]:
     """Write a computed operand to a buffer of its own; True if the buffer holds it transposed.
 
-    ``summed`` is the axis of the source that the product sums over.
+    ``summed`` is the axis of the source that the product sums over. Each group has a block of the
+    buffer to itself, so that no group waits for another.
     """
-    if f.team.groups > 1:
-        raise refused(
-            source.owner if isinstance(source.owner, Op) else None,
-            "operands that TMA cannot bring need one warpgroup: pin warpgroups = 1",
-        )
     type = source.type
+    shape = tuple(1 if c is None else f.frames.size(c) for c in f.axes.all_of(source))
     load = source.owner if source not in f.values else None
     along: int | None = 1
     if isinstance(load, tile.Load):
         along = contiguous_axis(f.ctx, load.array, tile_axes(load.subscripts))
     # The buffer's rows run along memory, or along K where wgmma reads nothing else.
     turned = along == 0 if either_axis(type.dtype) else summed == 0
-    rows, columns = type.shape[::-1] if turned else type.shape
-    layout = shared_layout((rows, columns), type.dtype, 1)
-    shared = Shared(type.dtype, (rows, columns), layout)
+    rows, columns = shape[::-1] if turned else shape
+    layout = shared_layout((rows * f.team.groups, columns), type.dtype, 1)
+    shared = Shared(type.dtype, layout.shape, layout)
     buffer = f.buffer((which, source), shared, source.name or which)
+    if f.team.groups > 1:
+        buffer = f.body.add(cta.Window(buffer, f.group, rows=rows)).out
     if isinstance(load, tile.Load):
-        value = _read_rows(f, load, turned, across=along == (1 if turned else 0))
+        own = (rows, columns)
+        value = _read_rows(f, load, own, turned, across=along == (1 if turned else 0))
         f.body.add(cta.Put(buffer, value, instruction="store"))
     else:
         view = f.body.add(cta.TransposeView(buffer)).out if turned else buffer
@@ -298,9 +298,10 @@ def _put_operand(
     return buffer, turned
 
 
-def _read_rows(f: Forming, load: tile.Load, turned: bool, *, across: bool) -> Value[Register]:
+def _read_rows(
+    f: Forming, load: tile.Load, shape: tuple[int, int], turned: bool, *, across: bool
+) -> Value[Register]:
     """Read an operand as its buffer's rows want it, which may lie ``across`` memory."""
-    shape = load.out.type.shape[::-1] if turned else load.out.type.shape
     dtype = load.out.type.dtype
     vector = 16 // dtype.bytes
     if across:

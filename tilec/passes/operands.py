@@ -11,17 +11,23 @@ Functions only; nothing is decided here about when a copy happens.
 
 from __future__ import annotations
 
+from math import lcm
 from typing import Any
 
-from tilec.ir.core import Op, Value
+from tilec.ir.core import Op, Region, Value
 from tilec.ir.levels import tile
 from tilec.ir.types import DType
+from tilec.layout.descriptor import STEP_BYTES
 from tilec.layout.fragments import blocked
 from tilec.layout.linear import Digit, Layout
+from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context
+from tilec.passes.frames import PRODUCT_ROWS
 from tilec.passes.mapping import contiguous_axis, map_refusal, tile_axes
 
 Uses = dict[Value[Any], list[Op]]
+MULTIPLE = 16
+"""Of columns and of K, in elements."""
 
 
 def either_axis(dtype: DType) -> bool:
@@ -69,3 +75,19 @@ def turning(rows: int, depth: int, threads: int, each: int) -> Layout:
             for d in digits
         ]
     return Layout.make(spaces, 2)
+
+
+def known_multiple(axes: Axes, region: Region, axis: AxisClass) -> int:
+    """What the extent of an axis has to be a multiple of, for the products that run along it.
+
+    Rows are those of a warpgroup; columns and K come in sixteens, which every N of wgmma and the
+    narrowest swizzle of 16-bit elements allow, and K in steps of 32 bytes.
+    """
+    wanted = MULTIPLE
+    for op in region.walk():
+        if isinstance(op, tile.Dot):
+            if axes.of(op.a, 1) is axis:
+                wanted = lcm(wanted, STEP_BYTES // op.a.type.dtype.bytes)
+            if axes.of(op.out, 0) is axis:
+                wanted = lcm(wanted, PRODUCT_ROWS)
+    return wanted
