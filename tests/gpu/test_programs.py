@@ -37,6 +37,7 @@ Record = dict[str, Any]
 CHUNK = 120
 _START_S, _EACH_S = 120.0, 5.0
 _MOST_CRASHES = 8  # of one chunk; more than that is one fault seen again and again
+_SHOWN = 24  # failures in full; all are in the JSON file
 _CHILD = "tests.gpu.program_child"
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -154,7 +155,9 @@ def summary(records: Sequence[Record]) -> str:
     lines = [f"{len(records) - len(bad)} passed, {len(bad)} failed"]
     if bad:
         lines += ["", "| case | failure |", "| --- | --- |"]
-        lines += [f"| {r['case']} | {' '.join(str(r['failure']).split())[:400]} |" for r in bad]
+        lines += [
+            f"| {r['case']} | {' '.join(str(r['failure']).split())[:240]} |" for r in bad[:_SHOWN]
+        ]
     return "\n".join(lines)
 
 

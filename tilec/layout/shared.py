@@ -60,6 +60,12 @@ def swizzled(
     return Layout.make({"off": [columns, *row_digits, Digit(((1, width),), cols // width)]}, rank=2)
 
 
+def row_major(*shape: int) -> Layout:
+    """Return the dense layout of a tile of any rank, the last axis contiguous, nothing swizzled."""
+    axes = reversed(range(len(shape)))
+    return Layout.make({"off": [Digit(((a, 1),), shape[a]) for a in axes]}, rank=len(shape))
+
+
 def core_matrices(rows: int, cols: int, element_bits: int, major: str = "row") -> Layout:
     """Return wgmma's layout without swizzle: stripes of 16 bytes, so 8 rows are one 128-byte block.
 

@@ -15,8 +15,8 @@ from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, math, tile
 from tilec.ir.types import F32, S32, Index, Register, Scalar, Shared, Tile
 from tilec.layout.convert import conversion, register_moves
-from tilec.layout.linear import Digit, Layout
-from tilec.layout.shared import swizzled
+from tilec.layout.linear import Layout
+from tilec.layout.shared import row_major, swizzled
 from tilec.passes.form_strict import strict_sum
 from tilec.passes.forming import GROUP_BARRIER, Forming, users
 from tilec.passes.frames import slice_of
@@ -72,10 +72,7 @@ def _through_shared(f: Forming, value: Value[Register], layout: Layout) -> Value
     type, groups = value.type, f.team.groups
     rows, *others = layout.shape
     shape = (rows * groups, *others)
-    plain = Layout.make(
-        {"off": [Digit(((axis, 1),), shape[axis]) for axis in reversed(range(len(shape)))]},
-        rank=len(shape),
-    )
+    plain = row_major(*shape)
     shared = f.buffer("converted", Shared(type.dtype, shape, plain), "converted")
     if groups > 1:
         shared = f.body.add(cta.Window(shared, f.group, rows=rows)).out

@@ -11,7 +11,7 @@ from tilec.ir.levels import cta, ptx
 from tilec.ir.resources import part_offsets, shared_bytes
 from tilec.ir.types import Shared, TensorMap
 from tilec.layout.linear import Layout, LayoutRefusal
-from tilec.layout.shared import atom_bytes, stripes, swizzle_of, swizzled
+from tilec.layout.shared import atom_bytes, row_major, stripes, swizzle_of, swizzled
 from tilec.layout.tma import boxes
 from tilec.passes.select.selector import PtxValue, Selector, lowers, record
 
@@ -171,6 +171,8 @@ def window_layout(view: View) -> Layout:
     rows = view.type.shape[0]
     if rows == layout.shape[0]:
         return layout
+    if layout == row_major(*layout.shape):
+        return row_major(int(rows), *layout.shape[1:])
     shape = stripes(layout)
     if shape.contiguous_axis != 1 or shape.count != 1:
         raise Refused("a window needs a tile of one row-major stripe here")
