@@ -456,7 +456,12 @@ def _read_scalar(g: Group, op: cta.ReadScalar) -> None:
 def _write(g: Group, op: cta.Write) -> None:
     where = _origin(g, op.origin)
     value = np.asarray(g.values[op.value])
-    _scatter(g.values[op.array], value, where, op.axes, op.bounded)
+    array = g.values[op.array]
+    for axis, end in zip(op.limited, where[array.ndim :], strict=True):
+        # What lies beyond the end of a range is not looked at, whatever it holds.
+        left = max(end - where[op.axes[axis]], 0)
+        value = value[tuple(slice(left) if a == axis else slice(None) for a in range(value.ndim))]
+    _scatter(array, value, where[: array.ndim], op.axes, op.bounded)
 
 
 @_means(cta.Load)

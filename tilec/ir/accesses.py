@@ -29,13 +29,15 @@ def origin_faults(array: Array, origin: Sequence[Value[Any]]) -> Iterator[str]:
 def access_faults(op: Any, tile: Register) -> Iterator[str]:
     """What ``cta.read`` and ``cta.write`` of a register tile ask of their fields."""
     array: Array = op.array.type
-    yield from origin_faults(array, op.origin)
+    yield from origin_faults(array, op.origin[: len(op.origin) - len(getattr(op, "limited", ()))])
     if tile.dtype != array.dtype:
         yield f"the tile holds {tile.dtype}, the array {array.dtype}"
     if len(op.axes) != len(tile.shape) or not _distinct(op.axes, len(array.shape)):
         yield f"axes {op.axes} do not name one axis of {array} for each of the tile's"
     if not _distinct(op.bounded, len(tile.shape)):
         yield f"bounded {op.bounded} are not axes of the tile"
+    if not set(getattr(op, "limited", ())) <= set(op.bounded):
+        yield f"limited {op.limited} are not bounded axes"
     widest = ACCESS_BYTES // array.dtype.bytes
     if op.vector < 1 or op.vector & (op.vector - 1) or op.vector > widest:
         yield f"vector = {op.vector}: a power of 2 up to {widest} elements is one access"

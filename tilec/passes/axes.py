@@ -110,6 +110,8 @@ class Axes:
                 self._join((index, 0), (value, axis))
         elif isinstance(op, tile.IndexValues):
             self._join((op.index, 0), (op.out, 0))
+        elif isinstance(op, tile.Within):
+            self._join((op.index, 0), (op.out, 0))
         elif isinstance(op, tile.Pad):
             self._join((op.index, 0), (op.x, op.axis))
             self._same([op.x, op.out])

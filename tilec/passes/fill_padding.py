@@ -72,7 +72,8 @@ class Held:
         if not isinstance(value.type, Tile) or not isinstance(op, Op):
             return None
         if isinstance(op, tile.Load):
-            return 0 if axis in self.axes.all_of(value) else None
+            runs = axis in self.axes.all_of(value)
+            return 0 if runs and not self._of_range(op, axis) else None
         if isinstance(op, tile.Pad):
             if self.axes.of(op.x, op.axis) is axis:
                 return op.value
@@ -90,6 +91,15 @@ class Held:
                     return 0
                 return evaluate(op, known)
         return None
+
+
+    def _of_range(self, op: tile.Load, axis: AxisClass) -> bool:
+        """Whether a load's tile ends with a range inside the array, beyond which are elements."""
+        return any(
+            isinstance(s.owner, tile.Within) and self.axes.of(s, 0) is axis
+            for s in op.subscripts
+            if isinstance(s.type, Index)
+        )
 
 
 class _Filler:
@@ -131,11 +141,10 @@ class _Filler:
         return pad.out
 
     def visible(self, axis: AxisClass, seen: set[Value[Any]]) -> Value[Index] | None:
-        """An index of the class that is defined here."""
-        for value, _ in axis.members:
-            if isinstance(value.type, Index) and value in seen:
-                return value
-        return None
+        """An index of the class that is defined here: the part of a range, if there is one."""
+        found = [v for v, _ in axis.members if isinstance(v.type, Index) and v in seen]
+        cut = [v for v in found if isinstance(v.owner, tile.Within)]
+        return next(iter([*cut, *found]), None)
 
 
 def _fill(filler: _Filler, region: Any, seen: set[Value[Any]]) -> None:

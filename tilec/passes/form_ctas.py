@@ -37,7 +37,7 @@ from tilec.passes.form_products import (
 )
 from tilec.passes.form_stores import form_store
 from tilec.passes.form_tiles import FORMS, elementwise, read_turned
-from tilec.passes.forming import Forming
+from tilec.passes.forming import Forming, outliving
 from tilec.passes.frames import (
     WARPGROUP_WARPS,
     Frames,
@@ -90,14 +90,16 @@ def _row_team(
 # --- ops ----------------------------------------------------------------------------------------
 
 
-def _region(f: Forming, region: Region, uses: Uses, stages: int) -> None:
-    """All ops of a region, the loads of its stage first."""
+def _region(
+    f: Forming, region: Region, uses: Uses, stages: int, formed: set[Op] | None = None
+) -> None:
+    """All ops of a region that are not formed yet, the loads of its stage first."""
     stage = find_stage(f, region, uses)
     ring = slot = None
-    done: set[Op] = set()
+    done: set[Op] = set(formed or ())
     if stage is not None:
         for op in region.ops:
-            if op in stage.needs:
+            if op in stage.needs and op not in done:
                 _op(f, op, uses)
                 done.add(op)
         ring, slot = fill_stage(f, stage, stages)
@@ -179,7 +181,7 @@ def _loop(
         _region(f, op.body, uses, f.schedule.stages or 2)
         f.body.loc = op.loc
         f.body.add(flow.Yield(tuple(f.get(v) for v in flow.yielded(op.body))))
-    f.memo = _outliving(memo, f.memo)
+    f.memo = outliving(memo, f.memo)
     made = f.body.add(flow.For(*bounds, tuple(init), body=body))
     for old, new in zip(op.finals, made.finals, strict=True):
         new.name = old.name
@@ -206,7 +208,7 @@ def _if(f: Forming, op: flow.If, uses: Uses) -> None:
         with f.body.inside(body):
             _region(f, source, uses, 1)
             f.body.add(flow.Yield(tuple(f.get(v) for v in flow.yielded(source))))
-        f.memo = _outliving(memo, f.memo)
+        f.memo = outliving(memo, f.memo)
         regions.append(body)
     types = tuple(_carried(f, v) for v in op.out)
     made = f.body.add(
@@ -261,9 +263,54 @@ def _one_tile(
         step = constant(f.body, int(size))
         f.origins[arg] = f.body.add(math.Mul(place, step), arg.name).out
     stages = 2 if f.schedule.persistent else 1
+    done = _ranges(f, loop, uses)
+    if not done:
+        _paths(f, loop, uses, stages, done)
+        return
+    body = Region()
+    condition = _any_left(f, loop)
+    memo, f.memo = f.memo, dict(f.memo)
+    with f.body.inside(body):
+        _paths(f, loop, uses, stages, done)
+        f.body.loc = loop.loc
+        f.body.add(flow.Yield(()))
+    f.memo = outliving(memo, f.memo)
+    idle = Region([], [flow.Yield(())])
+    f.body.add(flow.If(condition, types=(), then=body, otherwise=idle))
+
+
+def _ranges(f: Forming, loop: tile.Parallel, uses: Uses) -> set[Op]:
+    """Form what cuts the grid's tiles to ranges, and what that needs: it is done by then."""
+    args = set(loop.body.args)
+    cuts = {op for op in loop.body.ops if isinstance(op, tile.Within) and op.index in args}
+    wanted = {v for op in cuts for v in op.operands}
+    for op in reversed(loop.body.ops):
+        if wanted & set(op.results):
+            cuts.add(op)
+            wanted.update(op.operands)
+    for op in loop.body.ops:
+        if op in cuts:
+            _op(f, op, uses)
+    return cuts
+
+
+def _any_left(f: Forming, loop: tile.Parallel) -> Value[Scalar]:
+    """Whether ranges leave anything of the tile at hand."""
+    f.body.loc = loop.loc
+    total: Value[Scalar] | None = None
+    for index, end in list(f.limits.items()):
+        start = f.origins[index]
+        left = f.body.add(math.Compare(start, end, relation="lt"), "any").out
+        total = left if total is None else f.body.add(math.And(total, left), "any").out
+    assert total is not None
+    return total
+
+
+def _paths(f: Forming, loop: tile.Parallel, uses: Uses, stages: int, done: set[Op]) -> None:
+    """The body, twice where a tile that is full needs no masks."""
     ragged = [] if f.team.multiplies else _ragged(f, loop)
     if not ragged:
-        _region(f, loop.body, uses, stages)
+        _region(f, loop.body, uses, stages, done)
         return
     condition = _all_inside(f, loop, ragged)
     names = ", ".join(index.name or str(index.type.extent) for _, index in ragged)
@@ -277,10 +324,10 @@ def _one_tile(
         body = Region()
         memo, f.memo, f.full = f.memo, dict(f.memo), full
         with f.body.inside(body):
-            _region(f, loop.body, uses, stages)
+            _region(f, loop.body, uses, stages, done)
             f.body.loc = loop.loc
             f.body.add(flow.Yield(()))
-        f.memo, f.full = _outliving(memo, f.memo), frozenset()
+        f.memo, f.full = outliving(memo, f.memo), frozenset()
         regions.append(body)
     f.body.add(flow.If(condition, types=(), then=regions[0], otherwise=regions[1]))
 
@@ -289,7 +336,8 @@ def _ragged(f: Forming, loop: tile.Parallel) -> list[tuple[AxisClass, Value[Inde
     """The axes that one CTA's tile has and along which it may be partial."""
     wholes = [op.out for op in loop.body.ops if isinstance(op, tile.Whole)]
     found: dict[AxisClass, Value[Index]] = {}
-    for index in (*loop.body.args, *wholes):
+    # A range goes first: that its tile is full says it of the loop's tile as well.
+    for index in (*f.limits, *loop.body.args, *wholes):
         if isinstance(index.type, Index) and f.ragged(index):
             axis = f.axes.of(index, 0)
             if axis is not None:
@@ -311,11 +359,6 @@ def _all_inside(
         total = inside if total is None else f.body.add(math.And(total, inside), "full").out
     assert total is not None
     return total
-
-
-def _outliving(before: dict[Any, Any], after: dict[Any, Any]) -> dict[Any, Any]:
-    """What is still known after a region: what was before, and what stands at the kernel's top."""
-    return {**before, **{k: v for k, v in after.items() if k[0] in ("extent", "map")}}
 
 
 def _role(f: Forming, loop: tile.Parallel, uses: Uses) -> None:

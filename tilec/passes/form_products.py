@@ -37,6 +37,7 @@ from tilec.passes.mapping import (
     tile_axes,
 )
 from tilec.passes.operands import Uses, either_axis, ring_refusal, turning
+from tilec.passes.range_starts import aligned_start
 from tilec.passes.raster import constant
 from tilec.passes.refusal import refused
 
@@ -316,6 +317,7 @@ def _read_rows(
     facts = f.ctx.facts.array(load.array.name)
     known = facts is not None and facts.unit_axis == axes[-1]
     width = min(vector, max(1, facts.alignment // dtype.bytes)) if known and facts else 1
+    width = aligned_start(f.ctx, load.subscripts[axes[-1]], width)
     made = cta.Read(
         load.array,
         tuple(place),

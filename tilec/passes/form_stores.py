@@ -14,14 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tilec.ir.core import Value
+from tilec.ir.core import Region, Value
 from tilec.ir.declare import Refused
-from tilec.ir.levels import cta, math, tile
-from tilec.ir.types import Register, Shared, Tile
+from tilec.ir.levels import cta, flow, math, tile
+from tilec.ir.types import Index, Register, Shared, Tile
 from tilec.layout.linear import Digit, Layout, LayoutError, LayoutRefusal
 from tilec.layout.matrices import matrix_plan
 from tilec.layout.shared import swizzled
-from tilec.passes.forming import Forming, aligned_vector
+from tilec.passes.forming import Forming, aligned_vector, outliving
 from tilec.passes.frames import PRODUCT_ROWS
 from tilec.passes.mapping import (
     STRIPES_BYTES,
@@ -31,6 +31,7 @@ from tilec.passes.mapping import (
     map_refusal,
     tile_axes,
 )
+from tilec.passes.range_starts import start_refusal
 from tilec.passes.raster import constant
 
 CLIP_BYTES = 16
@@ -68,16 +69,50 @@ def form_store(f: Forming, op: tile.Store) -> None:
         f.ctx.remark(op, f"{op.array.name} is written from registers: {refusal}")
         _write(f, op, value)
         return
-    _staged_store(f, op, value, staging)
+    limited = f.limited(op.subscripts)
+    if not limited:
+        _staged_store(f, op, value, staging)
+        return
+    # TMA clips at the array's end only: a tile that its range cuts leaves from registers.
+    f.ctx.remark(op, f"{op.array.name} leaves by TMA where its tile is full, else from registers")
+    full = _inside_range(f, op, limited)
+    regions = []
+    for store in (lambda: _staged_store(f, op, value, staging), lambda: _write(f, op, value)):
+        body = Region()
+        memo, f.memo = f.memo, dict(f.memo)
+        with f.body.inside(body):
+            store()
+            f.body.add(flow.Yield(()))
+        f.memo = outliving(memo, f.memo)
+        regions.append(body)
+    f.body.add(flow.If(full, types=(), then=regions[0], otherwise=regions[1]))
+
+
+def _inside_range(f: Forming, op: tile.Store, limited: tuple[int, ...]) -> Value[Any]:
+    """Whether the part of this group ends before the ranges do that it may be cut by."""
+    indices = [s for s in op.subscripts if isinstance(s.type, Index)]
+    total: Value[Any] | None = None
+    for axis in limited:
+        index = indices[axis]
+        size = f.get(op.value).type.shape[axis]
+        end = f.body.add(math.Add(f.start(index), constant(f.body, int(size)))).out
+        inside = f.body.add(math.Compare(end, f.limit(index), relation="le"), "full").out
+        total = inside if total is None else f.body.add(math.And(total, inside), "full").out
+    assert total is not None
+    return total
 
 
 def _write(f: Forming, op: tile.Store, value: Value[Register], *, turned: bool = False) -> None:
     """Straight from registers; a wide tile in pieces, so that few of its inputs live at once."""
     axes = tile_axes(op.subscripts)
     bounded = f.bounded(op.subscripts)
-    vector = aligned_vector(f.ctx, op, f.schedule)
+    limited = f.limited(op.subscripts)
+    indices = [s for s in op.subscripts if isinstance(s.type, Index)]
+    ends = [f.limit(indices[axis]) for axis in limited]
+    vector = 1 if len(axes) - 1 in limited else aligned_vector(f.ctx, op, f.schedule)
     if turned:
         axes, bounded, vector = axes[::-1], tuple(sorted(1 - a for a in bounded)), 1
+        limited = tuple(1 - a for a in limited)
     origin = f.place(op.subscripts, whole=False)
     type = value.type
     width = int(type.shape[-1])
@@ -103,10 +138,11 @@ def _write(f: Forming, op: tile.Store, value: Value[Register], *, turned: bool =
             cta.Write(
                 op.array,
                 piece,
-                tuple(origin),
+                (*origin, *ends),
                 axes=axes,
                 bounded=bounded,
                 vector=vector,
+                limited=limited,
             )
         )
 
@@ -114,7 +150,7 @@ def _write(f: Forming, op: tile.Store, value: Value[Register], *, turned: bool =
 def _staging(f: Forming, op: tile.Store, type: Register) -> Staging:
     """The plan of a TMA store; ``Refused`` with the reason if there is none."""
     axes = tile_axes(op.subscripts)
-    reason = map_refusal(f.ctx, op.array, axes)
+    reason = map_refusal(f.ctx, op.array, axes) or start_refusal(f.ctx, op)
     if reason is not None:
         raise Refused(reason)
     if contiguous_axis(f.ctx, op.array, axes) != 1:

@@ -94,9 +94,19 @@ def _whole(f: Forming, op: tile.Whole) -> None:
     f.origins[op.out] = constant(f.body, 0)
 
 
+@_forms(tile.Within)
+def _within(f: Forming, op: tile.Within) -> None:
+    """Where the tile starts, and where its range ends: what lies beyond is another range's."""
+    first = f.body.add(math.Max(f.get(op.lower), constant(f.body, 0))).out
+    f.origins[op.out] = f.body.add(math.Add(f.origins[op.index], first), op.out.name).out
+    f.limits[op.out] = f.body.add(math.Min(f.get(op.upper), f.get(op.extent)), "end").out
+
+
 @_forms(tile.ValidCount)
 def _valid(f: Forming, op: tile.ValidCount) -> None:
     left = f.body.add(math.Sub(f.limit(op.index), f.origins[op.index])).out
+    if op.index in f.limits:
+        left = f.body.add(math.Max(left, constant(f.body, 0))).out
     size = constant(f.body, int(op.index.type.size))
     f.values[op.out] = f.body.add(math.Min(left, size), op.out.name).out
 

@@ -45,6 +45,8 @@ class Forming:
     """Tiles that wait in a stage of a ring: the slot and the part."""
     buffers: dict[Any, Value[Shared]] = field(default_factory=dict)
     memo: dict[Any, Value[Any]] = field(default_factory=dict)
+    limits: dict[Value[Any], Value[Scalar]] = field(default_factory=dict)
+    """Where the range ends that an index is part of, if it is not the end of an array."""
     full: frozenset[AxisClass] = frozenset()
     """Axes along which the tile at hand is known to have no edge."""
 
@@ -61,7 +63,9 @@ class Forming:
         return self.memo[key]
 
     def limit(self, index: Value[Index]) -> Value[Scalar]:
-        """The run-time extent that bounds an index."""
+        """Where the elements end that an index may select: at the end of its range, or of an array."""
+        if index in self.limits:
+            return self.limits[index]
         name = index.type.extent
         for array in self.kernel.body.args:
             if isinstance(array.type, Array) and name in array.type.shape:
@@ -111,6 +115,11 @@ class Forming:
         indices = [s for s in subscripts if isinstance(s.type, Index)]
         return tuple(axis for axis, index in enumerate(indices) if self.ragged(index))
 
+    def limited(self, subscripts: Sequence[Value[Any]]) -> tuple[int, ...]:
+        """The bounded tile axes that end with a range, where the array may go on."""
+        indices = [s for s in subscripts if isinstance(s.type, Index)]
+        return tuple(axis for axis in self.bounded(subscripts) if indices[axis] in self.limits)
+
     def ragged(self, index: Value[Index]) -> bool:
         """Whether a tile along the index may be partial."""
         if self.axes.of(index, 0) in self.full:
@@ -144,6 +153,8 @@ def may_be_partial(ctx: Context, index: Value[Index], size: Extent) -> bool:
     axis is one tile even if the axis is empty: it is full only where its extent is static.
     """
     extent = index.type.extent
+    if isinstance(index.owner, tile.Within):
+        return True
     if size == extent:
         return False
     if isinstance(index.owner, tile.Whole) or not isinstance(size, int):
@@ -159,6 +170,11 @@ def aligned_vector(ctx: Context, op: tile.Load | tile.Store, schedule: Schedule)
     most = 16 // op.array.type.dtype.bytes
     allowed = vector_of(ctx, op, last, max(1, most))
     return min(allowed, schedule.vector) if schedule.vector else allowed
+
+
+def outliving(before: dict[Any, Any], after: dict[Any, Any]) -> dict[Any, Any]:
+    """What is still known after a region: what was before, and what stands at the kernel's top."""
+    return {**before, **{k: v for k, v in after.items() if k[0] in ("extent", "map")}}
 
 
 def users(kernel_body: Any, value: Value[Any]) -> list[Op]:

@@ -25,6 +25,7 @@ from tilec.layout.linear import Layout, LayoutError, LayoutRefusal
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context
 from tilec.passes.mapping import aligned_elements, contiguous_axis, tile_axes
+from tilec.passes.range_starts import aligned_start
 from tilec.passes.refusal import refused
 
 PRODUCT_ROWS = 64
@@ -86,7 +87,8 @@ def vector_of(ctx: Context, op: tile.Load | tile.Store, along: int, most: int) -
     places = tile_axes(op.subscripts)
     if contiguous_axis(ctx, op.array, places) != along:
         return 1
-    return min(most, aligned_elements(ctx, op.array, places))
+    allowed = min(most, aligned_elements(ctx, op.array, places))
+    return aligned_start(ctx, op.subscripts[places[along]], allowed)
 
 
 class Frames:

@@ -24,6 +24,7 @@ from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context
 from tilec.passes.frames import PRODUCT_ROWS
 from tilec.passes.mapping import contiguous_axis, map_refusal, tile_axes
+from tilec.passes.range_starts import start_refusal
 
 Uses = dict[Value[Any], list[Op]]
 MULTIPLE = 16
@@ -51,7 +52,7 @@ def ring_refusal(ctx: Context, load: tile.Load, uses: Uses) -> str | None:
     """Why TMA cannot bring an operand as a product reads it; None if it can."""
     dtype = load.array.type.dtype
     axes = tile_axes(load.subscripts)
-    reason = map_refusal(ctx, load.array, axes)
+    reason = map_refusal(ctx, load.array, axes) or start_refusal(ctx, load)
     if reason is not None or either_axis(dtype):
         return reason
     if summed_axes(load.out, uses) == {contiguous_axis(ctx, load.array, axes)}:

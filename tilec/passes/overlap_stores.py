@@ -234,7 +234,8 @@ def _undisturbed(read: cta.Read, piece: cta.Slice, region: Region) -> bool:
     for op in region.ops[region.ops.index(read) + 1 :]:
         for inner in (op, *(o for nested in op.regions for o in nested.walk())):
             if isinstance(inner, cta.Write) and inner.array is read.array:
-                written = _box(inner.origin, inner.axes, inner.value.type.shape)
+                place = inner.origin[: len(read.origin)]
+                written = _box(place, inner.axes, inner.value.type.shape)
             elif isinstance(inner, cta.StoreTile) and _stored(inner) is read.array:
                 written = _box(inner.origin, inner.axes, inner.x.type.shape)
             else:

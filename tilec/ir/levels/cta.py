@@ -562,7 +562,8 @@ class Read(Op, name="cta.read", effects=Effects.READS):
 class Write(Op, name="cta.write", effects=Effects.WRITES):
     """Write a register tile to global memory; fields as for ``cta.read``.
 
-    Elements outside are skipped. Copies of an element are written once.
+    Elements outside are skipped. Copies of an element are written once. ``limited`` lists bounded
+    tile axes that end before the array does; their ends follow the place in ``origin``.
     """
 
     array: Value[Array] = operand()
@@ -571,6 +572,7 @@ class Write(Op, name="cta.write", effects=Effects.WRITES):
     axes: tuple[int, ...] = attribute()
     bounded: tuple[int, ...] = attribute(default=())
     vector: int = attribute(default=1)
+    limited: tuple[int, ...] = attribute(default=())
 
     def check(self) -> Iterator[str]:
         """Places and tile fit, and the array may be written."""

@@ -205,6 +205,14 @@ class _Global:
         """Run-time extent of an array axis."""
         return self.sel.parameter("extent", self.array.name, axis, bits="b32")
 
+    def limit(self, tile_axis: int) -> PtxValue:
+        """Where elements end along a bounded tile axis: with its range, or with the array."""
+        limited = self.op.limited if isinstance(self.op, cta.Write) else ()
+        if tile_axis in limited:
+            ends = self.op.origin[len(self.array.type.shape) :]
+            return self.sel.get(ends[limited.index(tile_axis)])
+        return self.extent(self.op.axes[tile_axis])
+
     def stride(self, axis: int) -> PtxValue:
         """Byte stride of an array axis, 64 bits."""
         sel = self.sel
@@ -252,6 +260,9 @@ class _Global:
             return 1
         extent = self.array.type.shape[self.op.axes[self.unit_tile_axis]]
         known = extent if isinstance(extent, int) else self.sel.ctx.facts.multiple(extent)
+        limited = self.op.limited if isinstance(self.op, cta.Write) else ()
+        if self.unit_tile_axis in limited and elements > 1:
+            raise Refused("a range ends anywhere, so its elements are written one by one")
         return 1 if known % elements == 0 else elements
 
     def whole_vectors(self, elements: int) -> PtxValue:
@@ -286,7 +297,7 @@ class _Global:
                 key = (axis, item.offset[axis])
                 if key not in guards:
                     at = sel.alu("add.s32", coordinates[axis], item.offset[axis])
-                    limit = self.extent(op.axes[axis])
+                    limit = self.limit(axis)
                     guards[key] = sel.alu("setp.lt.s32", at, limit, kind="pred")
                 guard = (
                     guards[key]
