@@ -6,6 +6,8 @@ not masked shows, and so does what is written too far.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -89,7 +91,7 @@ def outside_is_nan(x: np.ndarray, low: int, high: int) -> np.ndarray:
 @pytest.mark.parametrize("alignment", [0, 4, 16])
 def test_a_loop_over_a_range_sees_its_rows_only(off: list[int], alignment: int) -> None:
     x = outside_is_nan(random(150, 88), off[0], off[-1])
-    sums = [x[a:b].sum(axis=0) for a, b in zip(off, off[1:], strict=False)]
+    sums = [x[a:b].sum(axis=0) for a, b in itertools.pairwise(off)]
     check_text(SUMS, {"off": np.array(off), "x": x}, {"y": np.stack(sums)}, alignment=alignment)
 
 
@@ -101,7 +103,7 @@ def test_grouped_products_write_each_group_with_its_own_matrix(
 ) -> None:
     a, b = outside_is_nan(random(150, 72), off[0], off[-1]), random(5, 88, 72)
     c = np.full((150, 88), np.nan)
-    for g, (low, high) in enumerate(zip(off, off[1:], strict=False)):
+    for g, (low, high) in enumerate(itertools.pairwise(off)):
         c[low:high] = a[low:high] @ b[g].T
     check_text(
         GROUPED,
@@ -118,7 +120,7 @@ def test_a_grid_over_ranges_writes_what_they_hold(off: list[int], alignment: int
     x, s = random(150, 88), random(5)
     tiles = Schedule(tiles=(("i", 16), ("j", 32)))
     y = np.full((150, 88), np.nan)
-    for g, (low, high) in enumerate(zip(off, off[1:], strict=False)):
+    for g, (low, high) in enumerate(itertools.pairwise(off)):
         for j in range(0, 88, 32):
             y[low:high, j : j + 32] = x[low:high, j : j + 32] * s[g] + min(32, 88 - j)
     given = {"off": np.array(off), "s": s, "x": x}
@@ -141,7 +143,7 @@ def test_ranges_along_memory_start_and_end_anywhere(alignment: int) -> None:
 @pytest.mark.parametrize("alignment", [0, 16])
 def test_products_sum_over_a_range(ks: list[int], alignment: int) -> None:
     a, b = random(70, 136), random(40, 136)
-    parts = [a[:, p:q] @ b[:, p:q].T for p, q in zip(ks, ks[1:], strict=False)]
+    parts = [a[:, p:q] @ b[:, p:q].T for p, q in itertools.pairwise(ks)]
     given = {"ks": np.array(ks), "a": a, "b": b}
     check_text(DEPTH, given, {"c": np.stack(parts)}, alignment=alignment)
 
@@ -150,7 +152,7 @@ def test_products_sum_over_a_range(ks: list[int], alignment: int) -> None:
 @pytest.mark.parametrize("alignment", [0, 16])
 def test_products_take_rows_of_a_range(ks: list[int], alignment: int) -> None:
     a, b = random(3, 70, 136), random(136, 40)
-    parts = [a[s, :, p:q] @ b[p:q] for s, (p, q) in enumerate(zip(ks, ks[1:], strict=False))]
+    parts = [a[s, :, p:q] @ b[p:q] for s, (p, q) in enumerate(itertools.pairwise(ks))]
     b = outside_is_nan(b, ks[0], ks[-1])
     given = {"ks": np.array(ks), "a": a, "b": b}
     check_text(ROWS_OF_B, given, {"c": np.stack(parts)}, alignment=alignment)

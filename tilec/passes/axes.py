@@ -108,9 +108,7 @@ class Axes:
             chosen = [s for s in op.subscripts if isinstance(s.type, Index)]
             for axis, index in enumerate(chosen):
                 self._join((index, 0), (value, axis))
-        elif isinstance(op, tile.IndexValues):
-            self._join((op.index, 0), (op.out, 0))
-        elif isinstance(op, tile.Within):
+        elif isinstance(op, tile.IndexValues | tile.Within):
             self._join((op.index, 0), (op.out, 0))
         elif isinstance(op, tile.Pad):
             self._join((op.index, 0), (op.x, op.axis))

@@ -92,7 +92,6 @@ class Held:
                 return evaluate(op, known)
         return None
 
-
     def _of_range(self, op: tile.Load, axis: AxisClass) -> bool:
         """Whether a load's tile ends with a range inside the array, beyond which are elements."""
         return any(

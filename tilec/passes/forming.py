@@ -63,7 +63,7 @@ class Forming:
         return self.memo[key]
 
     def limit(self, index: Value[Index]) -> Value[Scalar]:
-        """Where the elements end that an index may select: at the end of its range, or of an array."""
+        """Where an index ends: where its range does, or an array."""
         if index in self.limits:
             return self.limits[index]
         name = index.type.extent
