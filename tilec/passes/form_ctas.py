@@ -282,8 +282,9 @@ def _one_tile(
 def _ranges(f: Forming, loop: tile.Parallel, uses: Uses) -> set[Op]:
     """Form what cuts the grid's tiles to ranges, and what that needs: it is done by then."""
     args = set(loop.body.args)
-    cuts = {op for op in loop.body.ops if isinstance(op, tile.Within) and op.index in args}
-    wanted = {v for op in cuts for v in op.operands}
+    heads = [op for op in loop.body.ops if isinstance(op, tile.Within) and op.index in args]
+    cuts: set[Op] = set(heads)
+    wanted = {v for op in heads for v in op.operands}
     for op in reversed(loop.body.ops):
         if wanted & set(op.results):
             cuts.add(op)

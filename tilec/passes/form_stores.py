@@ -77,11 +77,14 @@ def form_store(f: Forming, op: tile.Store) -> None:
     f.ctx.remark(op, f"{op.array.name} leaves by TMA where its tile is full, else from registers")
     full = _inside_range(f, op, limited)
     regions = []
-    for store in (lambda: _staged_store(f, op, value, staging), lambda: _write(f, op, value)):
+    for whole in (True, False):
         body = Region()
         memo, f.memo = f.memo, dict(f.memo)
         with f.body.inside(body):
-            store()
+            if whole:
+                _staged_store(f, op, value, staging)
+            else:
+                _write(f, op, value)
             f.body.add(flow.Yield(()))
         f.memo = outliving(memo, f.memo)
         regions.append(body)
