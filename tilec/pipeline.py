@@ -27,6 +27,7 @@ PIPELINE: tuple[str, ...] = (
     "lift-requirements",
     "split-launches",
     "lower-anchor",
+    "split-f32-products",
     "simplify",
     "free-known-axes",
     "choose-tiles",

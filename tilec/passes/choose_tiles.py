@@ -156,7 +156,7 @@ class Chooser:
         rows, columns = self.axes.of(main.out, 0), self.axes.of(main.out, 1)
         deep = self.axes.of(main.a, 1)
         element = main.a.type.dtype.bytes
-        accumulators = len({op.acc for op in dots})
+        accumulators = len({_first(op) for op in dots})
         live = max(accumulators, live_results(self.axes, self.kernel.body, dots))
         mapped = self.rings = self.mapped(dots)
         if not mapped:
@@ -547,6 +547,13 @@ class Chooser:
             if whole and bound is None:
                 raise refused(at, f"the length of {symbol[1:]} needs a bound to stay resident")
             self.choose(symbol, -(-(bound or 1) // MULTIPLE) * MULTIPLE if whole else 64)
+
+
+def _first(op: tile.Dot) -> Value[Any]:
+    """What a chain of products, each on the one before, adds to."""
+    while isinstance(op.acc.owner, tile.Dot):
+        op = op.acc.owner
+    return op.acc
 
 
 @tile_pass("choose-tiles", level="tile")

@@ -222,7 +222,7 @@ def form_dot(f: Forming, op: tile.Dot) -> None:
     used: list[bool] = []
     a = _operand(f, op, op.a, "a", used)
     b = _operand(f, op, op.b, "b", used)
-    if used:
+    if any(used):
         f.body.add(cta.Publish())
         f.sync()
     out = Flight(register.dtype, register.shape, register.layout)
@@ -237,7 +237,10 @@ def form_dot(f: Forming, op: tile.Dot) -> None:
 def _operand(
     f: Forming, op: tile.Dot, value: Value[Any], which: str, used: list[bool]
 ) -> Value[Shared]:
-    """The shared view of an operand: (rows of this group, K) for a, (N, K) for b."""
+    """The shared view of an operand: (rows of this group, K) for a, (N, K) for b.
+
+    ``used`` gets an entry for an operand in a buffer: whether it was written just now.
+    """
     source, flipped = source_of(value)
     flip = flipped if which == "a" else not flipped
     if source in f.parts:
@@ -245,12 +248,15 @@ def _operand(
         view = f.body.add(cta.Part(slot, index=number), source.name).out
         split = f.team.groups > 1 and which == "a"
     else:
-        view, turned = _put_operand(f, source, which, 1 if flipped == (which == "b") else 0)
-        flip ^= turned
-        used.append(True)
+        summed = 1 if flipped == (which == "b") else 0
+        key = ("operand", which, source, summed)
+        used.append(key not in f.memo)
+        if key not in f.memo:
+            f.memo[key] = _put_operand(f, source, which, summed)
+        view = f.memo[key]
         split = False
     if flip:
-        view = f.body.add(cta.TransposeView(view)).out
+        view = _turned(f, view)
     if split:
         view = f.body.add(cta.Window(view, f.group, rows=PRODUCT_ROWS)).out
     _check_descriptor(op, view, which)
@@ -267,10 +273,15 @@ def _check_descriptor(op: tile.Dot, view: Value[Shared], which: str) -> None:
         raise refused(op, str(error)) from None
 
 
-def _put_operand(
-    f: Forming, source: Value[Any], which: str, summed: int
-) -> tuple[Value[Shared], bool]:
-    """Write a computed operand to a buffer of its own; True if the buffer holds it transposed.
+def _turned(f: Forming, view: Value[Shared]) -> Value[Shared]:
+    """A view with its axes exchanged; one that was exchanged before is what it was."""
+    if isinstance(view.owner, cta.TransposeView):
+        return view.owner.x
+    return f.body.add(cta.TransposeView(view)).out
+
+
+def _put_operand(f: Forming, source: Value[Any], which: str, summed: int) -> Value[Shared]:
+    """Write a computed operand to a buffer of its own; the view of it as the source is.
 
     ``summed`` is the axis of the source that the product sums over. Each group has a block of the
     buffer to itself, so that no group waits for another.
@@ -294,9 +305,10 @@ def _put_operand(
         value = _read_rows(f, load, own, turned, across=along == (1 if turned else 0))
         f.body.add(cta.Put(buffer, value, instruction="store"))
     else:
-        view = f.body.add(cta.TransposeView(buffer)).out if turned else buffer
+        view = _turned(f, buffer) if turned else buffer
         f.body.add(cta.Put(view, f.get(source), instruction="store"))
-    return buffer, turned
+        return view
+    return _turned(f, buffer) if turned else buffer
 
 
 def _read_rows(

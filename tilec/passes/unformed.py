@@ -22,8 +22,8 @@ def refuse_unformed(kernel: Kernel) -> None:
     """Raise ``NotInThisVersion`` for the first thing in a kernel that cannot be compiled."""
     for op in kernel.body.walk():
         what = UNFORMED.get(type(op))
-        if isinstance(op, tile.Dot) and op.a.type.dtype.name in ("f32", "f64") and not op.precision:
-            what = f"a product of {op.a.type.dtype}"
+        if isinstance(op, tile.Dot) and op.a.type.dtype.name == "f64":
+            what = "a product of f64"
         if what is not None:
             raise NotInThisVersion(
                 f"{place_of(op)}{what} runs on the interpreter, and cannot be compiled by this "
