@@ -31,7 +31,6 @@ def cast(source: str, target: str) -> SourceFile:
 
 REFUSED = [
     kernel("a: f64[M, 16], b: f64[64, 16], y: out f64[M, 64]", "y[i, :] = a[i, :] @ b[:, :].T"),
-    kernel("a: f32[M, 16], b: f32[64, 16], y: out f32[M, 64]", "y[i, :] = a[i, :] @ b[:, :].T"),
     *(
         kernel("x: f32[M, N], y: out f32[M]", f"y[i] = where({f}(x[i, :] > 0, axis=1), 1.0, 0.0)")
         for f in ("any", "all")

@@ -26,7 +26,7 @@ from tilec.layout.linear import LayoutError, LayoutRefusal
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context
 from tilec.passes.check_schedule import BadChoices, impossible, nearest
-from tilec.passes.forming import Forming
+from tilec.passes.forming import Forming, users
 from tilec.passes.frames import PRODUCT_ROWS
 from tilec.passes.mapping import (
     STRIPES_BYTES,
@@ -214,7 +214,11 @@ def fill_stage(f: Forming, stage: Stage, stages: int) -> tuple[Value[Any], Value
 
 
 def form_dot(f: Forming, op: tile.Dot) -> None:
-    """One product: operands in shared memory, started and settled."""
+    """One product: operands in shared memory, started and settled.
+
+    One of operands in buffers that the next product adds to stays in flight: that one's settle
+    waits for both, and only then are the buffers free.
+    """
     f.body.loc = op.loc
     register = f.frames.register(op.out)
     if register.shape[0] != PRODUCT_ROWS:
@@ -228,10 +232,27 @@ def form_dot(f: Forming, op: tile.Dot) -> None:
     out = Flight(register.dtype, register.shape, register.layout)
     flight = f.body.add(cta.Product(a, b, type=out, acc=f.get(op.acc)), op.out.name).out
     f.body.add(cta.Commit())
+    if len(used) == 2 and _is_continued(f, op):
+        f.values[op.out] = flight
+        return
     settled = f.body.add(cta.Settle((flight,), pending=0), op.out.name).settled[0]
-    if used:
+    if used or isinstance(f.get(op.acc).type, Flight):
         f.sync()
     f.values[op.out] = settled
+
+
+def _is_continued(f: Forming, op: tile.Dot) -> bool:
+    """Whether a product is only added to, by another of the region, with no control between."""
+    later = users(f.kernel.body, op.out)
+    if len(later) != 1 or not isinstance(later[0], tile.Dot) or op.out in (later[0].a, later[0].b):
+        return False
+    regions = (r for inner in f.kernel.body.walk() for r in inner.regions)
+    ops = next((r.ops for r in regions if op in r.ops), [])
+    if later[0] not in ops:
+        return False
+    between = ops[ops.index(op) + 1 : ops.index(later[0])]
+    pure = (math.Elementwise, math.Cast, math.Constant, tile.Transpose, tile.Pad, tile.Dot)
+    return all(isinstance(inner, pure) for inner in between)
 
 
 def _operand(
