@@ -47,7 +47,7 @@ from tilec.source import Span
 _NARROW = (F16, BF16)
 _LATER = frozenset(
     {
-        *("assert", "gather", "join", "print", "ptx", "scan", "scatter"),
+        *("assert", "gather", "join", "print", "scan", "scatter"),
     }
 )
 """Functions of the language that this version refuses."""
@@ -178,6 +178,22 @@ def builtin(function: Callable[[Call], Expr]) -> Callable[[Call], Expr]:
     """Register a function under its own name (a trailing underscore falls away)."""
     BUILTINS[function.__name__.rstrip("_")] = function
     return function
+
+
+SEVERAL: dict[str, Callable[[Call], list[Expr]]] = {}
+"""Functions that may give several values, beside their entries in ``BUILTINS``."""
+
+
+def call_builtin_of_several(check: Expressions, node: ast.Call) -> list[Expr]:
+    """The values of a call that stands where several are welcome."""
+    target = node.function
+    brackets: tuple[ast.Expression, ...] = ()
+    if isinstance(target, ast.Subscript):
+        brackets, target = target.items, target.base
+    if isinstance(target, ast.Name) and target.id in SEVERAL:
+        call = Call(check, target.id, node.span, brackets, node.arguments, dict(node.keywords))
+        return SEVERAL[target.id](call)
+    return [check.expression(node)]
 
 
 def call_builtin(check: Expressions, node: ast.Call) -> Expr:
@@ -414,5 +430,6 @@ def temp(call: Call) -> Expr:
 
 
 # The functions about rows and products stand in files of their own and are found with these.
+import_module("tilec.frontend.inline_ptx")
 import_module("tilec.frontend.rows")
 import_module("tilec.frontend.products")

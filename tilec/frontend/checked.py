@@ -8,6 +8,7 @@ nodes to ops one by one and decides nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from tilec.ir.types import DType, Extent
 from tilec.source import SourceFile, Span
@@ -286,6 +287,14 @@ class Gathered(Expr):
 
 
 @dataclass(eq=False)
+class MeaningOf(Expr):
+    """What instructions give, and what the author says that it is."""
+
+    operand: Expr
+    says: Expr
+
+
+@dataclass(eq=False)
 class Statement:
     """Base of checked statements."""
 
@@ -298,6 +307,16 @@ class Let(Statement):
 
     variable: Variable
     value: Expr
+
+
+@dataclass(eq=False)
+class PtxSteps(Statement):
+    """Instructions on each element of ``operands`` give the variables their values."""
+
+    variables: list[Variable]
+    operands: tuple[Expr, ...]
+    program: tuple[tuple[str, int, tuple[int, ...], tuple[Any, ...]], ...]
+    locals: tuple[str, ...]
 
 
 @dataclass(eq=False)

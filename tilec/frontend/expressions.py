@@ -507,12 +507,15 @@ class Expressions:
 
     def several(self, node: ast.Expression) -> list[Expr]:
         """The values of a tuple, or of a call that returns several."""
+        from tilec.frontend.builtins import call_builtin_of_several
+
         if isinstance(node, ast.Tuple):
             return [self.expression(item) for item in node.items]
         if isinstance(node, ast.Call):
             function = self.function_of(node)
             if function is not None:
                 return self.inline(function, node)
+            return call_builtin_of_several(self, node)
         return [self.expression(node)]
 
     def _attribute(self, node: ast.Attribute) -> Expr:

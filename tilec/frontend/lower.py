@@ -15,7 +15,7 @@ from tilec.frontend.check import no_such_kernel
 from tilec.frontend.slack import settle_slack
 from tilec.ir.core import Builder, Kernel, Loc, Module, Op, Region, Value
 from tilec.ir.levels import flow, math, tile
-from tilec.ir.types import S32, Array, DType, Index, Scalar, Tile, Type
+from tilec.ir.types import DTYPES, S32, Array, DType, Index, Scalar, Tile, Type
 from tilec.source import Span
 
 
@@ -110,6 +110,12 @@ class _Lowering:
                 if not value.name:
                     value.name = node.variable.name
                 self.values[node.variable] = value
+            case c.PtxSteps():
+                dtypes = tuple(_dtype(v) for v in node.variables)
+                own = tuple(DTYPES.get(name, name) for name in node.locals)
+                made = math.Ptx(self.several(node.operands), dtypes, node.program, own)
+                self.add(made, node.span)
+                self.values.update(zip(node.variables, made.out, strict=True))
             case c.Store():
                 subscripts = self.several(node.subscripts)
                 value = self.expression(node.value)
@@ -358,6 +364,8 @@ class _Lowering:
                 return tile.Positions(kind)
             case c.Workspace():
                 return tile.Temp(self.several(node.extents), kind)
+            case c.MeaningOf():
+                return tile.Meaning(self.expression(node.operand), self.expression(node.says))
             case c.Transposed():
                 return tile.Transpose(self.expression(node.operand))
             case c.Product():
@@ -391,7 +399,7 @@ def _constant(node: c.Expr) -> c.Constant:
     return node.value
 
 
-def _dtype(node: c.Expr) -> DType:
+def _dtype(node: c.Expr | c.Variable) -> DType:
     assert isinstance(node.type, c.ScalarType | c.TileType)
     return node.type.dtype
 

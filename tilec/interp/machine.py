@@ -54,6 +54,25 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Unmeant:
+    """What instructions give that nobody has told the meaning of: whoever needs it is refused."""
+
+    line: int
+
+    @property
+    def data(self) -> Data:
+        """Not known."""
+        raise InterpretError(
+            "the interpreter does not run PTX: say what it computes with `meaning=fn`", self.line
+        )
+
+    @property
+    def valid(self) -> tuple[int | None, ...]:
+        """Not known either."""
+        return self.data.shape
+
+
+@dataclass(frozen=True, slots=True)
 class Indices:
     """``size`` consecutive indices from ``start``; the first ``valid`` of them exist."""
 

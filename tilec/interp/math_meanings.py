@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tilec.interp import elementwise
-from tilec.interp.machine import Held, Machine, held, meaning
+from tilec.interp.machine import Held, Machine, Unmeant, held, line_of, meaning
 from tilec.interp.memory import InterpretError
 from tilec.interp.numbers import carrier, rounded
 from tilec.ir.core import Value
@@ -55,6 +55,12 @@ def _compare(machine: Machine, op: math.Compare) -> Held:
 def _where(machine: Machine, op: math.Where) -> Held:
     condition, x, y = (machine.data(v) for v in op.operands)
     return _elementwise(machine, op, np.where(condition, x, y))
+
+
+@meaning(math.Ptx)
+def _ptx(machine: Machine, op: math.Ptx) -> list[Unmeant]:
+    line = line_of(op)
+    return [Unmeant(line)] * len(op.out)
 
 
 @meaning(math.Cast)

@@ -177,6 +177,12 @@ def _product(a: Data, b: Data, dtype: str, wide: bool) -> Data:
     return made
 
 
+@meaning(tile.Meaning)
+def _said(machine: Machine, op: tile.Meaning) -> Held:
+    said: Held = machine.values[op.says]
+    return said
+
+
 @meaning(tile.Pad)
 def _pad(machine: Machine, op: tile.Pad) -> Held:
     source, index = machine.values[op.x], machine.values[op.index]

@@ -437,7 +437,7 @@ def _outer(f: Forming) -> Callable[[Op], None]:
         ):
             fresh = rewrite.clone(op, dict(f.values))
             f.top.add(fresh)
-            f.values[op.results[0]] = fresh.results[0]
+            f.values.update(zip(op.results, fresh.results, strict=True))
         else:
             raise refused(op, f"{op.name} outside the parallel loop is not formed in this version")
 

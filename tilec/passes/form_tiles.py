@@ -42,9 +42,10 @@ def elementwise(f: Forming, op: Op) -> None:
     registers = [t for t in types if isinstance(t, Register)]
     if registers:
         operands = [_in_layout(f, v, registers[0].layout) for v in operands]
-    made = type(op).from_parts(operands, op.attributes, [], types)
-    f.body.add(made, op.results[0].name)
-    f.values[op.results[0]] = made.results[0]
+    made = f.body.add(type(op).from_parts(operands, op.attributes, [], types))
+    for old, new in zip(op.results, made.results, strict=True):
+        new.name = old.name
+        f.values[old] = new
 
 
 def _in_layout(f: Forming, value: Value[Any], layout: Layout) -> Value[Any]:

@@ -20,6 +20,7 @@ from tilec.passes.select import (
     control,
     elementwise,
     folds,
+    inline,
     moves,
     products,
     registers,
@@ -28,7 +29,7 @@ from tilec.passes.select import (
 from tilec.passes.select.rings import RingRecord
 from tilec.passes.select.selector import Selector, lowers, register_kind
 
-_FAMILIES = (control, elementwise, folds, moves, products, registers, rings)
+_FAMILIES = (control, elementwise, folds, inline, moves, products, registers, rings)
 
 _GRID_OPS: dict[type[Op], str] = {
     math.Add: "add",

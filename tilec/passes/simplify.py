@@ -11,6 +11,7 @@ included, so a simplified program is the same program:
     where(c, x, x)     = x,      where(true, x, y) = x
     cast to own type   = x
     transpose twice    = x
+    meaning of x       = x       that a person vouches for
     if known           = its branch
     load, load again   = one load       (arrays that the kernel only reads)
 
@@ -55,7 +56,7 @@ def identities(op: Op, builder: Builder) -> Values | None:
         return _binary(op)
     if isinstance(op, tile.Transpose) and isinstance(op.x.owner, tile.Transpose):
         return [op.x.owner.x]
-    return None
+    return [op.x] if isinstance(op, tile.Meaning) else None
 
 
 def _where(op: math.Where) -> Values | None:

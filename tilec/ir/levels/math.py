@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tilec.ir import inline
 from tilec.ir.core import Op, Value
-from tilec.ir.declare import attribute, operand, result, result_type
+from tilec.ir.declare import attribute, operand, operands, result, result_type, results
 from tilec.ir.types import BOOL, DType, Register, Scalar, Tile, Type
 
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
@@ -233,6 +234,47 @@ class Where(Elementwise, name="math.where"):
         yield from super().check()
         if element_type(self.condition.type) != BOOL:
             yield f"the condition has type {self.condition.type}, bool is needed"
+
+
+class Ptx(Elementwise, name="math.ptx"):
+    """Instructions that the author wrote, on the registers of each element (``ir.inline``).
+
+    Each step of ``program`` has an opcode, a guard, what it writes and what it reads; registers are
+    numbered: results, operands, then the ``locals`` that the author declared, by their types.
+    """
+
+    x: tuple[Value[Any], ...] = operands()
+    dtypes: tuple[DType, ...] = attribute()
+    program: tuple[tuple[Any, ...], ...] = attribute()
+    locals: tuple[DType | str, ...] = attribute(default=())
+    out: tuple[Value[Any], ...] = results()
+
+    def infer(self) -> Sequence[Type]:
+        """The common shape, with an element type for each result."""
+        return [with_element_type(common_shape(self.x), dtype) for dtype in self.dtypes]
+
+    def classes(self) -> list[inline.Class]:
+        """The class of each register; ``TypeError`` where an element has none."""
+        found = []
+        for dtype in (*self.dtypes, *(element_type(v.type) for v in self.x)):
+            known = inline.class_of(dtype)
+            if known is None:
+                raise TypeError(f"an element of {dtype} has no register of its own")
+            found.append(known)
+        return [*found, *(inline.local_class(str(name)) for name in self.locals)]
+
+    def check(self) -> Iterator[str]:
+        """Operands have one shape, and every step is one that can be verified."""
+        whole = with_element_type(common_shape(self.x), BOOL)
+        for value in self.x:
+            if not isinstance(value.type, Scalar) and with_element_type(value.type, BOOL) != whole:
+                yield f"operands differ in shape or home: {value.type} and {whole}"
+        if unknown := [name for name in self.locals if str(name) not in inline.LOCALS]:
+            yield f"no local register has the type {unknown[0]}"
+            return
+        counts = len(self.dtypes), len(self.x)
+        for number, fault in inline.program_faults(self.program, self.classes(), *counts):
+            yield f"step {number}: {fault}"
 
 
 class Cast(Op, name="math.cast"):

@@ -418,6 +418,23 @@ class Scatter(Op, name="tile.scatter", effects=Effects.WRITES):
             yield "an in parameter is never written"
 
 
+class Meaning(Op, name="tile.meaning"):
+    """What the author says that ``x`` is: the interpreter takes that, compiled code ``x``."""
+
+    x: Value[Any] = operand()
+    says: Value[Any] = operand()
+    out: Value[Any] = result()
+
+    def infer(self) -> Sequence[Type]:
+        """The same type."""
+        return [self.x.type]
+
+    def check(self) -> Iterator[str]:
+        """Both have one type."""
+        if self.x.type != self.says.type:
+            yield f"{self.x.type} is said to be {self.says.type}"
+
+
 class Temp(Op, name="tile.temp", effects=Effects.MAKES):
     """Workspace in global memory for the launches of one call; it holds nothing at first."""
 
