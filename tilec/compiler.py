@@ -184,7 +184,7 @@ def prepare(module: Module, facts: Facts | None, schedule: Schedule) -> Module:
     return module
 
 
-_MADE_BY = {"tiles": "apply-tiles", "registers": "split-roles"}
+_MADE_BY = {"tiles": "apply-tiles", "registers": "split-roles", "splits": "split-loops"}
 """The pass that reads a choice last, where it is not ``form-ctas``."""
 
 

@@ -25,6 +25,7 @@ from tilec.passes.base import Context, Pass
 PIPELINE: tuple[str, ...] = (
     # level tile: what is computed
     "lift-requirements",
+    "split-loops",
     "split-launches",
     "lower-anchor",
     "split-f32-products",
@@ -154,6 +155,10 @@ def _requirements(kernel: Kernel) -> Iterator[Op]:
     return (op for op in kernel.body.walk() if op.name == "tile.require")
 
 
+def _joined(kernel: Kernel) -> Iterator[Op]:
+    return (op for op in kernel.body.walk() if op.name == "tile.for_joined")
+
+
 def _beyond_one_launch(kernel: Kernel) -> Iterator[Op]:
     loops = [op for op in kernel.body.ops if op.name == "tile.parallel"]
     yield from loops[1:]
@@ -162,6 +167,7 @@ def _beyond_one_launch(kernel: Kernel) -> Iterator[Op]:
 
 PROPERTIES: tuple[Property, ...] = (
     Property("launch requirements are attributes", "lift-requirements", _requirements),
+    Property("no loop says how its parts merge", "split-loops", _joined),
     Property("a kernel is one launch", "split-launches", _beyond_one_launch),
     Property("tile extents are integers", "apply-tiles", _with_symbols),
     Property("shared memory has offsets", "place-shared", _unplaced),

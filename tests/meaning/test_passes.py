@@ -45,6 +45,30 @@ kernel two_launches(x: f32[M, N], y: out f32[M, N], s: f32):
         y[i, j] = x[i, j] / (sums[j] + 1)[None, :] + rows[i, 1][:, None]
 """
 
+IN_SHARES = """
+fn add(m, l, k, n):
+    return max(m, k), l + n
+
+kernel in_shares[D: int = 32](
+        x: bf16[B, M, N], v: bf16[N, D], y: out f32[B, M, D], z: out f32[B, M]):
+    schedule splits.j=3, splits.j_2=2
+    for b, i in parallel(B, tiles(M)):
+        acc = zeros[f32](i, D)
+        low = full[f32](i, 5.0)
+        for j in tiles(N):
+            s = where(i[:, None] + (N - M) >= j[None, :], x[b, i, j], 0)
+            acc += s @ v[j, :]
+            low = min(low, rowmin(cast[f32](s)))
+        y[b, i, :] = acc + low[:, None]
+    for b, i in parallel(B, tiles(M)):
+        m = full[f32](i, -inf)
+        l = zeros[f32](i)
+        for j in tiles(N) join add(m, l):
+            l += rowsum(cast[f32](x[b, i, j]))
+            m = max(m, rowmax(cast[f32](x[b, i, j])))
+        z[b, i] = l + max(m, 0)
+"""
+
 
 def _facts(dims: dict[str, int]) -> Facts:
     return Facts((), tuple((name, size) for name, size in dims.items()))
@@ -66,6 +90,11 @@ def test_every_pass_keeps_the_meaning(program: str, dims: dict[str, int]) -> Non
 @pytest.mark.parametrize("dims", [{"M": 65, "N": 130}, {"M": 1, "N": 1}, {"M": 5, "N": 0}])
 def test_every_pass_keeps_the_meaning_of_several_launches(dims: dict[str, int]) -> None:
     check_every_pass(SourceFile("two.tk", TWO_LAUNCHES), dims)
+
+
+@pytest.mark.parametrize("dims", [{"M": 70, "N": 200}, {"M": 1, "N": 1}, {"M": 5, "N": 0}])
+def test_every_pass_keeps_the_meaning_of_loops_in_shares(dims: dict[str, int]) -> None:
+    check_every_pass(SourceFile("shares.tk", IN_SHARES), {"B": 2, **dims})
 
 
 def check_every_pass(source: SourceFile, dims: dict[str, int]) -> None:

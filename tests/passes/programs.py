@@ -289,6 +289,25 @@ kernel f[T: dtype = bf16](a: T[M, K], b: T[N, K], c: out T[M, N], s: out f32[N])
         {"a": "MK", "b": "NK", "c": "MN", "s": "N"},
         lambda x: {"c": x.a @ x.b.T - (x.a @ x.b.T).max(0), "s": (x.a @ x.b.T).max(0)},
     ),
+    "rows by join": Program(
+        """
+fn merged(m1, l1, m2, l2):
+    m = max(m1, m2)
+    return m, l1 * exp2sub(m1, m) + l2 * exp2sub(m2, m)
+
+kernel f(x: f32[M, N], y: out f32[M]):
+    for i in parallel(tiles(M)):
+        m = full[f32](i, -inf)
+        l = zeros[f32](i)
+        for j in tiles(N) join merged(m, l):
+            r = anchor(m, x[i, j])
+            l = l * exp2sub(m, r) + rowsum(exp2sub(x[i, j], r[:, None]))
+            m = r
+        y[i] = m + log2(l)
+""",
+        {"x": "MN", "y": "M"},
+        lambda x: {"y": np.log2(np.exp2(x.x).sum(1))},
+    ),
     "one row a CTA": Program(
         """
 kernel f(x: f32[M, N], y: out f32[M]):

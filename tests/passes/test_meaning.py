@@ -164,3 +164,23 @@ def test_rows_of_any_length(columns: int) -> None:
         named = {"M": 9, "N": columns}
         moved = Program(program.text, program.shapes, program.means, sizes=named)
         check_everywhere(moved, promised(moved, named, 4), Schedule())
+
+
+@pytest.mark.parametrize("shares", [2, 3, 7])
+@pytest.mark.parametrize("inner", [0, 17, 72, 200])
+def test_a_product_in_shares_is_the_same_product(shares: int, inner: int) -> None:
+    program = PROGRAMS["gemm"]
+    named = {"M": 150, "N": 88, "K": inner}
+    moved = Program(program.text, program.shapes, program.means, sizes=named)
+    schedule = Schedule(tiles=(("k", 16),), splits=(("k", shares),))
+    check_everywhere(moved, promised(moved, named, 16), schedule)
+
+
+@pytest.mark.parametrize("shares", [2, 5])
+@pytest.mark.parametrize("columns", [1, 88, 300])
+def test_rows_merge_as_their_join_says(shares: int, columns: int) -> None:
+    program = PROGRAMS["rows by join"]
+    named = {"M": 70, "N": columns}
+    moved = Program(program.text, program.shapes, program.means, sizes=named)
+    schedule = Schedule(tiles=(("j", 32),), splits=(("j", shares),))
+    check_everywhere(moved, promised(moved, named, 4), schedule)

@@ -168,10 +168,19 @@ class Tune(Statement):
 
 
 @dataclass(frozen=True, eq=False)
-class Schedule(Statement):
-    """``schedule stages=3, warpgroups=2``: choices that the author makes."""
+class Setting(Node):
+    """``stages=3``, or ``splits.j=8`` for one loop."""
 
-    settings: tuple[tuple[Name, Expression], ...]
+    name: Name
+    of: Name | None
+    value: Expression
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule(Statement):
+    """``schedule stages=3, splits.j=8``: choices that the author makes."""
+
+    settings: tuple[Setting, ...]
 
 
 @dataclass(frozen=True, eq=False)

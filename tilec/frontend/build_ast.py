@@ -281,8 +281,14 @@ class AstBuilder:
 
     def schedule(self, tree: Any, *settings: Any) -> ast.Schedule:
         """``schedule``."""
-        pairs = [(s.children[0], self.visit(s.children[1])) for s in settings]
-        return ast.Schedule(self.span(tree), tuple((self.identifier(n), v) for n, v in pairs))
+        made = []
+        for setting in settings:
+            name, of, value = setting.children
+            loop = self.identifier(of) if of is not None else None
+            made.append(
+                ast.Setting(self.span(setting), self.identifier(name), loop, self.visit(value))
+            )
+        return ast.Schedule(self.span(tree), tuple(made))
 
     def return_value(self, tree: Any, value: Any) -> ast.Return:
         """``return``."""

@@ -353,6 +353,21 @@ class Carried:
     last: Expr
     final: Variable
 
+    @property
+    def unchanged(self) -> bool:
+        """Whether a loop hands the value on as it got it."""
+        return isinstance(self.last, Ref) and self.last.variable is self.current
+
+
+@dataclass(eq=False)
+class Joining:
+    """How the states of two neighbouring parts of a loop make one: two sets of what it carries."""
+
+    left: list[Variable]
+    right: list[Variable]
+    body: list[Statement]
+    results: list[Expr]
+
 
 @dataclass(eq=False)
 class LoopAxis:
@@ -385,6 +400,7 @@ class Loop(Statement):
     step: Expr
     carried: list[Carried]
     body: list[Statement]
+    join: Joining | None = None
 
 
 @dataclass(eq=False)
@@ -434,7 +450,7 @@ class CheckedKernel:
     bindings: dict[str, Constant | DType]
     parameters: list[Variable]
     dims: dict[str, tuple[Variable, int]]
-    schedule: dict[str, Constant | tuple[Constant, ...]] = field(default_factory=dict)
+    schedule: dict[str, object] = field(default_factory=dict)
     pins: dict[str, int] = field(default_factory=dict)
     """Tile sizes that the author fixed, by loop name."""
     choices: dict[str, tuple[int, ...]] = field(default_factory=dict)

@@ -7,7 +7,7 @@ pinned at their loops and not here.
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 from tilec.diagnostics import did_you_mean
 from tilec.frontend import ast
@@ -22,12 +22,20 @@ _KINDS: dict[object, str] = {
 }
 
 
-def chosen(check: Expressions, node: ast.Schedule) -> dict[str, Constant | tuple[Constant, ...]]:
+_NAMED = {"splits": "an integer for a loop, as in `splits.j=8`"}
+"""Choices for one loop each; tile sizes are pinned where the loop stands."""
+
+Chosen = Constant | tuple[Constant, ...] | tuple[tuple[str, int], ...]
+
+
+def chosen(check: Expressions, node: ast.Schedule) -> dict[str, Chosen]:
     """The choices of one line by name."""
     hints = get_type_hints(Schedule)
     known = {f.name: _KINDS[hints[f.name]] for f in fields(Schedule) if hints[f.name] in _KINDS}
-    choices: dict[str, Constant | tuple[Constant, ...]] = {}
-    for name, value in node.settings:
+    known |= _NAMED
+    choices: dict[str, Chosen] = {}
+    for setting in node.settings:
+        name, value = setting.name, setting.value
         if name.id not in known:
             check.report.fail(
                 "unknown-choice",
@@ -38,14 +46,23 @@ def chosen(check: Expressions, node: ast.Schedule) -> dict[str, Constant | tuple
         several = isinstance(value, ast.List | ast.Tuple)
         items = value.items if isinstance(value, ast.List | ast.Tuple) else (value,)
         found = tuple(check.constant(item, "a choice") for item in items)
-        if several != (hints[name.id] == tuple[int, ...]) or not all(
-            type(v) is bool if hints[name.id] == bool | None else type(v) is int and v >= 1
-            for v in found
+        named = name.id in _NAMED
+        if (
+            (setting.of is not None) != named
+            or several != (hints[name.id] == tuple[int, ...])
+            or not all(
+                type(v) is bool if hints[name.id] == bool | None else type(v) is int and v >= 1
+                for v in found
+            )
         ):
             check.report.fail(
                 "wrong-arguments",
                 f"`{name.id}` is {known[name.id]}",
-                [(value.span, "this is not")],
+                [(setting.span, "this is not")],
             )
-        choices[name.id] = found if several else found[0]
+        if setting.of is not None:
+            before: Any = choices.get(name.id, ())
+            choices[name.id] = (*before, (setting.of.id, found[0]))
+        else:
+            choices[name.id] = found if several else found[0]
     return choices

@@ -179,7 +179,7 @@ class _Lowering:
 
     def loop(self, node: c.Loop) -> None:
         """An ordered loop over tiles or over numbers."""
-        carried = [item for item in node.carried if not _is_unchanged(item)]
+        carried = [item for item in node.carried if not item.unchanged]
         for item in node.carried:
             initial = self.expression(item.initial)
             initial.name = initial.name or item.current.name
@@ -198,7 +198,10 @@ class _Lowering:
         self.block(node.body, region)
         self.finish(region, [item.last for item in carried], node.span)
         op: Any
-        if over_tiles:
+        if node.join is not None:
+            joined = self.joining(node.join, node.span)
+            op = tile.ForJoined(limit, init, node.axis.size, region, join=joined)
+        elif over_tiles:
             op = tile.ForTiles(limit, init, node.axis.size, region)
         else:
             op = flow.For(bounds[0], limit, bounds[1], init, body=region)
@@ -206,6 +209,16 @@ class _Lowering:
         for item, final in zip(carried, op.finals, strict=True):
             final.name = item.final.name
             self.values[item.final] = final
+
+    def joining(self, node: c.Joining, span: Span) -> Region:
+        """How the states of two parts of a loop make one."""
+        region = Region()
+        for variable in (*node.left, *node.right):
+            name = variable.name.partition(" ")[0]
+            self.values[variable] = region.add_arg(ir_type(variable.type), name)
+        self.block(node.body, region)
+        self.finish(region, node.results, span)
+        return region
 
     def limit(self, node: c.Loop) -> tuple[Value[Any], tuple[Value[Any], Value[Any]] | None]:
         """How far a loop runs, and the bounds of its range if it comes from memory."""
@@ -220,7 +233,7 @@ class _Lowering:
 
     def repeat(self, node: c.Repeat) -> None:
         """A loop while a condition holds."""
-        carried = [item for item in node.carried if not _is_unchanged(item)]
+        carried = [item for item in node.carried if not item.unchanged]
         for item in node.carried:
             initial = self.expression(item.initial)
             initial.name = initial.name or item.current.name
@@ -407,8 +420,3 @@ def _dtype(node: c.Expr | c.Variable) -> DType:
 def _is_same(left: c.Expr, right: c.Expr) -> bool:
     """Whether two expressions are one variable."""
     return isinstance(left, c.Ref) and isinstance(right, c.Ref) and left.variable is right.variable
-
-
-def _is_unchanged(item: c.Carried) -> bool:
-    """Whether a loop hands a value on as it got it."""
-    return isinstance(item.last, c.Ref) and item.last.variable is item.current

@@ -8,6 +8,7 @@ is carried. An ``if`` on a compile-time condition checks one branch only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from tilec.frontend import ast
 from tilec.frontend.assignments import Assignments
@@ -19,6 +20,7 @@ from tilec.frontend.checked import (
     CheckedKernel,
     Const,
     Expr,
+    Joining,
     Loop,
     LoopAxis,
     Merge,
@@ -33,6 +35,7 @@ from tilec.frontend.checked import (
 from tilec.frontend.choices import chosen
 from tilec.frontend.exposed import is_chosen, refuse_tile_counts
 from tilec.frontend.functions import Calls, only_values, static_assert, stores
+from tilec.frontend.joins import joining
 from tilec.frontend.loops import LoopAxes, iterable_call
 from tilec.frontend.meet import axes_of, is_weak, settle
 from tilec.frontend.names import Binding, Broken, Scope, SizeChoice
@@ -194,8 +197,13 @@ class Checker(Assignments):
 
     def _for(self, node: ast.For) -> None:
         name, call = iterable_call(self, node)
-        if node.join is not None:
-            self.report.not_yet("`join`", node.join.span, "leave it away: the loop runs in order")
+        if node.join is not None and name != "tiles":
+            self.report.error(
+                "wrong-arguments",
+                "`join` belongs to a loop over `tiles`",
+                [(node.join.span, f"this loop runs over `{name}`")],
+                help="leave it away: iterations of `parallel` share nothing, `range` is in order",
+            )
         for target in node.names:
             claim(self, target)
         if name == "parallel":
@@ -271,7 +279,11 @@ class Checker(Assignments):
         self._leave(carried, state)
         if is_chosen(self.checked, axis):
             refuse_tile_counts(self.report, axis, carried, body)
-        self.block.append(Loop(node.span, axis, start, step, carried, body))
+        join: Joining | None = None
+        if node.join is not None and axis.size:
+            with suppress(Abandoned):  # what the loop carries is known all the same
+                join = joining(self, node.join, carried)
+        self.block.append(Loop(node.span, axis, start, step, carried, body, join))
 
     def _enter(
         self, node: ast.Statement, body: tuple[ast.Statement, ...]

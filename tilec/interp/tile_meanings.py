@@ -12,8 +12,9 @@ from tilec.interp.machine import Held, Indices, Machine, held, meaning, with_fil
 from tilec.interp.memory import InterpretError, Memory, Selection
 from tilec.interp.numbers import Data, poison, rounded
 from tilec.ir.core import Value
+from tilec.ir.declare import Effects
 from tilec.ir.levels import tile
-from tilec.ir.types import Index, Scalar
+from tilec.ir.types import DType, Index, Scalar
 
 
 @meaning(tile.ExtentOf)
@@ -59,13 +60,69 @@ def _tile_at(start: int, size: int, extent: int) -> Indices:
 @meaning(tile.ForTiles)
 def _for_tiles(machine: Machine, op: tile.ForTiles) -> list[Any]:
     extent, size = machine.scalar(op.extent), machine.size(op.size)
-    carried = [machine.values[v] for v in op.init]
-    for start in range(0, extent, size):
+    return _rounds(machine, op, range(0, extent, size), [machine.values[v] for v in op.init])
+
+
+def _rounds(machine: Machine, op: tile.ForTiles, starts: range, carried: list[Any]) -> list[Any]:
+    """Some rounds of a loop, in order, from a state to the state after them."""
+    extent, size = machine.scalar(op.extent), machine.size(op.size)
+    for start in starts:
         index = machine.enter(op.size, _tile_at(start, size, extent))
         machine.values.update(zip(op.body.args, [index, *carried], strict=True))
         carried = machine.run(op.body)
     machine.leave([op.size])
     return carried
+
+
+@meaning(tile.ForShare)
+def _for_share(machine: Machine, op: tile.ForShare) -> list[Any]:
+    extent, size, share = machine.scalar(op.extent), machine.size(op.size), machine.scalar(op.share)
+    starts = range(0, extent, size)
+    each = -(-len(starts) // op.count)
+    carried = [machine.values[v] for v in op.init]
+    return _rounds(machine, op, starts[share * each : (share + 1) * each], carried)
+
+
+@meaning(tile.ForJoined)
+def _for_joined(machine: Machine, op: tile.ForJoined) -> list[Any]:
+    """In order; and in two parts as well, which must come to much the same.
+
+    Rounds that write run once only. Where an anchor takes its least value, what is carried depends
+    on where a part starts, legally, so nothing can be compared.
+    """
+    extent, size = machine.scalar(op.extent), machine.size(op.size)
+    starts, init = range(0, extent, size), [machine.values[v] for v in op.init]
+    carried = _rounds(machine, op, starts, init)
+    if machine.lazy or any(inner.effects & ~Effects.READS for inner in op.body.walk()):
+        return carried
+    half = (len(starts) + 1) // 2
+    parts = [_rounds(machine, op, part, init) for part in (starts[:half], starts[half:])]
+    machine.values.update(zip(op.join.args, [v for part in parts for v in part], strict=True))
+    for value, ordered, merged in zip(op.init, carried, machine.run(op.join), strict=True):
+        if not _alike(value.type.dtype, ordered.data, merged.data):
+            raise InterpretError(
+                f"`join` of {value.name}: two parts of the loop, merged, come to something else "
+                "than the loop in order; the function must be associative, and merging with the "
+                "initial values must change nothing"
+            )
+    return carried
+
+
+_JOIN_BITS = 8
+"""Bits of a float32 result on which parts and whole must agree; narrower floats lose more."""
+
+
+def _alike(dtype: DType, one: Data, other: Data) -> bool:
+    """Whether two results differ by no more than another order of sums explains."""
+    if not dtype.is_float:
+        return bool(np.array_equal(one, other))
+    x, y = one.astype(np.float64), other.astype(np.float64)
+    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    finite = np.abs(x[np.isfinite(x)])
+    bits = _JOIN_BITS if dtype.bits > 16 else _JOIN_BITS // 2
+    allowed = 2.0**-bits * max(float(finite.max()) if finite.size else 0.0, 2.0**-20)
+    with np.errstate(invalid="ignore"):
+        return bool(np.all(same | (np.abs(x - y) <= allowed)))
 
 
 @meaning(tile.IndexValues)

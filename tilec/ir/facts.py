@@ -69,6 +69,8 @@ class Schedule:
     """Swizzle width in bytes by operand parameter name."""
     vector: int | None = None
     """Elements an access of plain global loads and stores."""
+    splits: tuple[tuple[str, int], ...] = ()
+    """Shares in which a loop runs side by side, by loop name (split K, split KV)."""
 
     def merged(self, other: Schedule) -> Schedule:
         """This schedule with every choice that ``other`` makes taken over."""
@@ -77,7 +79,7 @@ class Schedule:
             value = getattr(other, item.name)
             if value is None or value == ():
                 continue
-            if item.name in ("tiles", "swizzles"):
+            if item.name in ("tiles", "swizzles", "splits"):
                 value = tuple({**dict(getattr(self, item.name)), **dict(value)}.items())
             changes[item.name] = value
         return replace(self, **changes)

@@ -131,8 +131,13 @@ class _Counter:
         """Rounds of a loop that has at least those which were peeled."""
         terms, lower = linear(op.lower)
         step = linear(op.step)
-        if terms or step[0] or step[1] < 1 or lower % step[1]:
+        if step[0] or step[1] < 1 or (not terms and lower % step[1]):
             return {(tuple(self.key(v) for v in (op.lower, op.upper, op.step)),): 1}
+        if terms:  # from some place on, which peeled rounds have moved up
+            parts = sorted(((self.key(v), n) for v, n in terms), key=repr)
+            first = ("from", *parts, lower % step[1], self.key(op.upper), step[1])
+            peeled = lower // step[1]
+            return {(first,): 1, **({(): -peeled} if peeled else {})}
         upper, least = op.upper, lower // step[1]
         known = linear(upper)
         if not known[0]:

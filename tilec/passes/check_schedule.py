@@ -151,7 +151,7 @@ class _Asked:
         sized = index_sizes(self.kernel)
         if not sized:
             return  # applied already
-        yield from _unknown_loops(sized, self.schedule)
+        yield from _unknown_loops(sized, self.schedule.tiles, "tiles")
         for name, size in self.schedule.tiles:
             if name not in sized:
                 continue
@@ -316,19 +316,22 @@ def index_sizes(kernel: Kernel) -> dict[str, tuple[Any, Op]]:
     }
 
 
-def refuse_unknown_loops(kernel: Kernel, schedule: Schedule) -> None:
-    """Raise ``BadChoices`` for tile sizes of loops that a kernel has not."""
-    faults = [*_unknown_loops(index_sizes(kernel), schedule)]
+Pins = tuple[tuple[str, int], ...]
+
+
+def refuse_unknown_loops(kernel: Kernel, pins: Pins, choice: str) -> None:
+    """Raise ``BadChoices`` for pins of loops that a kernel has not."""
+    faults = [*_unknown_loops(index_sizes(kernel), pins, choice)]
     if faults:
         raise BadChoices(faults)
 
 
-def _unknown_loops(sized: Mapping[str, Any], schedule: Schedule) -> Iterator[BadChoice]:
-    for name, size in schedule.tiles:
+def _unknown_loops(sized: Mapping[str, Any], pins: Pins, choice: str) -> Iterator[BadChoice]:
+    for name, size in pins:
         if name not in sized:
             hint = did_you_mean(name, sized) or f"there are {', '.join(sized)}"
             text = f"no loop over tiles is called `{name}`"
-            yield BadChoice("unknown-choice", text, f"tiles.{name} = {size}", hint)
+            yield BadChoice("unknown-choice", text, f"{choice}.{name} = {size}", hint)
 
 
 def _indices(kernel: Kernel) -> Iterator[tuple[Any, Op]]:

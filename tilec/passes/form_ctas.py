@@ -191,9 +191,24 @@ def _loop(
 def _for_tiles(f: Forming, op: tile.ForTiles, uses: Uses) -> None:
     if not isinstance(op.size, int):
         raise Refused(f"no size was chosen for {op.size}")
-    lower = constant(f.body, 0)
     step = constant(f.body, op.size)
-    _loop(f, op, (lower, f.get(op.extent), step), uses)
+    upper = f.get(op.extent)
+    lower = constant(f.body, 0)
+    if isinstance(op, tile.ForShare):
+        lower, upper = _share(f, op, upper, step)
+    _loop(f, op, (lower, upper, step), uses)
+
+
+def _share(
+    f: Forming, op: tile.ForShare, extent: Value[Scalar], step: Value[Scalar]
+) -> tuple[Value[Scalar], Value[Scalar]]:
+    """Where a share of a loop's tiles begins and ends."""
+    count = f.body.add(math.CeilDiv(extent, step), "tiles").out
+    each = f.body.add(math.CeilDiv(count, constant(f.body, op.count))).out
+    length = f.body.add(math.Mul(each, step), "length").out
+    lower = f.body.add(math.Mul(f.get(op.share), length), "begin").out
+    end = f.body.add(math.Add(lower, length)).out
+    return lower, f.body.add(math.Min(end, extent), "end").out
 
 
 def _for(f: Forming, op: flow.For, uses: Uses) -> None:

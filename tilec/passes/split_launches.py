@@ -41,7 +41,7 @@ def split_launches(kernel: Kernel, ctx: Context) -> list[Kernel]:
     temps = [op for op in kernel.body.ops if isinstance(op, tile.Temp)]
     if len(loops) <= 1 and not temps:
         return [kernel]
-    refuse_unknown_loops(kernel, ctx.schedule)
+    refuse_unknown_loops(kernel, ctx.schedule.tiles, "tiles")
     names = _workspace_names(kernel, temps)
     made = []
     for number, loop in enumerate(loops, 1):

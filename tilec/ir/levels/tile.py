@@ -130,6 +130,45 @@ class ForTiles(Op, name="tile.for"):
             yield "the body must yield one value of the same type for each carried value"
 
 
+class ForJoined(ForTiles, name="tile.for_joined"):
+    """``tile.for`` whose parts may be run apart, each from the initial values, and then merged.
+
+    ``join`` takes the values that two neighbouring parts arrive at, those of the first one first,
+    and yields those of both. The author promises that this is associative, and that initial values
+    change nothing.
+    """
+
+    join: Region = region()
+
+    def check(self) -> Iterator[str]:
+        """As ``tile.for``; two sets of carried values go into ``join``, one comes out."""
+        yield from super().check()
+        types = [v.type for v in self.init]
+        if [a.type for a in self.join.args] != types * 2:
+            yield "the arguments of join must be the carried values twice"
+        if [v.type for v in yielded(self.join)] != types:
+            yield "join must yield one value of the same type for each carried value"
+
+
+class ForShare(ForTiles, name="tile.for_share"):
+    """The ``share``-th of ``count`` contiguous shares of the rounds of ``tile.for``.
+
+    With t tiles, each share has ceil(t / count) of them, the last ones fewer or none. A pass that
+    cuts loops by where their tiles lie must know of the share, or leave the loop as it is.
+    """
+
+    share: Value[Scalar] = operand()
+    count: int = attribute()
+
+    def check(self) -> Iterator[str]:
+        """As ``tile.for``; the share is an s32, and there is at least one."""
+        yield from super().check()
+        if self.share.type != Scalar(S32):
+            yield "the share must be s32"
+        if self.count < 1:
+            yield f"there is at least one share, not {self.count}"
+
+
 class IndexValues(Op, name="tile.indices"):
     """The global indices of an ``index`` as an s32 tile of rank 1."""
 
