@@ -135,7 +135,7 @@ def _wrong(dtype: str, found: Data, expected: Data, error: Error | None) -> Data
     x, y = (decode(kind, a).astype(np.float64) for a in (found, expected))
     both_nan = np.isnan(x) & np.isnan(y)
     if error is None:
-        unsigned = {2: np.uint16, 4: np.uint32, 8: np.uint64}[found.itemsize]
+        unsigned = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[found.itemsize]
         return np.asarray((found.view(unsigned) != expected.view(unsigned)) & ~both_nan)
     with np.errstate(invalid="ignore"):
         near = (np.abs(x - y) <= error.relative * np.abs(y) + error.absolute) | (x == y)

@@ -50,6 +50,10 @@ def read(bits: Bits, type: str) -> Bits:
     if type in ("f16", "bf16"):
         kind = DTYPES[type]
         return decode(kind, bits.view(storage(kind)))
+    if type in ("s8", "u8"):  # of a wider register the low byte
+        return bits.astype(np.uint8).astype(np.int8 if type == "s8" else np.uint8)
+    if type in ("s16", "u16"):
+        return bits.astype(np.uint16).view(np.int16 if type == "s16" else np.uint16)
     if type[0] == "f":
         return bits.view(np.float32 if type == "f32" else np.float64)
     bits = bits.astype(_UNSIGNED[max(16, width(type))], copy=False)
@@ -101,11 +105,25 @@ def _shift(left: bool, x: Bits, y: Bits) -> Bits:
     return np.where(y >= bits, gone, moved)
 
 
+def _permuted(x: Bits, y: Bits, selector: Bits) -> Bits:
+    """Four bytes of eight; the top bit of a selector's digit spreads the byte's sign."""
+    both = x.astype(np.uint64) | y.astype(np.uint64) << np.uint64(32)
+    out = np.zeros(np.broadcast_shapes(x.shape, y.shape, selector.shape), np.uint32)
+    for place in range(4):
+        digit = selector >> np.uint32(4 * place) & np.uint32(15)
+        byte = both >> (digit & np.uint32(7)).astype(np.uint64) * np.uint64(8) & np.uint64(255)
+        spread = np.where(byte >> np.uint64(7), np.uint64(255), np.uint64(0))
+        byte = np.where(digit & np.uint32(8), spread, byte).astype(np.uint32)
+        out |= byte << np.uint32(8 * place)
+    return out
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _divide, "mov": lambda x: x,
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
     "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "ex2": np.exp2, "lg2": np.log2,
     "rsqrt": lambda x: 1 / np.sqrt(x), "rcp": lambda x: 1 / x, "tanh": np.tanh,
+    "prmt": lambda x, y, s: _permuted(x, y, s),
     "mad": lambda x, y, z: x * y + z, "rem": lambda x, y: x - _divide(x, y) * y,
 }  # fmt: skip
 _RELATIONS: dict[str, Callable[..., Any]] = {
@@ -155,6 +173,22 @@ def _fused(type: str, inputs: Sequence[Bits]) -> Bits:
 
 def _convert(parts: Sequence[str], inputs: Sequence[Bits]) -> Bits:
     target, source = parts[-2], parts[-1]
+    if target == "tf32":
+        return write(rounded(DTYPES["tf32"], read(inputs[0], source)), "f32")
+    if source in ("e4m3x2", "e5m2x2"):
+        kind = DTYPES[source.removesuffix("x2")]
+        low, high = (
+            write(decode(kind, (inputs[0] >> s & 255).astype(np.uint8)), "f16").astype(np.uint32)
+            for s in (0, 8)
+        )
+        return high << np.uint32(16) | low
+    if target in ("e4m3x2", "e5m2x2"):
+        kind = DTYPES[target.removesuffix("x2")]
+        high, low = (
+            encode(kind, rounded(kind, read(x, source)), np.dtype(np.uint8)).astype(np.uint16)
+            for x in inputs
+        )
+        return high << np.uint16(8) | low
     if target.endswith("x2"):  # written highest first
         half = target.removesuffix("x2")
         high, low = (write(read(x, source), half).astype(np.uint32) for x in inputs)
@@ -169,9 +203,22 @@ def _convert(parts: Sequence[str], inputs: Sequence[Bits]) -> Bits:
             top = np.asarray(1 << (width(target) - 1), np.uint64).astype(whole.dtype)
             whole = np.where(np.isnan(x), top, whole)
         return write(whole, target)
+    if parts[0] == "rz":
+        return write(_truncated(x), target)
     if "f" not in source and source[0] != "b":
         return write(elementwise.cast(DTYPES[source], DTYPES[target], x, False), target)
     return write(x, target)
+
+
+def _truncated(x: Bits) -> Bits:
+    """f32 towards zero: the nearest one, or the one before it where that went too far."""
+    with np.errstate(all="ignore"):
+        near = x.astype(np.float32)
+    wide = [int(v) if x.dtype.kind != "f" else float(v) for v in x.ravel()]
+    far = np.array(
+        [abs(float(n)) > abs(v) for n, v in zip(near.ravel(), wide, strict=True)]
+    ).reshape(x.shape)
+    return np.where(far, np.nextafter(near, np.float32(0)), near)
 
 
 def _across(name: str, parts: Sequence[str], inputs: Sequence[Bits]) -> Bits:

@@ -2,7 +2,7 @@
 
 Integers wrap, division and remainder floor, ``max`` and ``min`` carry NaN and order -0 before +0,
 comparisons with NaN are false except ``ne``. Each float result is rounded once to its type.
-Division of an integer by zero gives 0 here; a program must not depend on it.
+An integer by zero leaves itself as the remainder; its quotient is 0 here, and nobody's concern.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tilec.interp.numbers import (
     rounded,
     rounded_to_odd,
     to_integers,
+    unsaturated,
 )
 from tilec.ir.levels import math
 from tilec.ir.types import DType
@@ -62,6 +63,10 @@ def _right(x: Data, y: Data) -> Data:
     return np.where(gone, fill, moved)
 
 
+def _remainder(x: Data, y: Data) -> Data:
+    return np.where(y == 0, x, np.remainder(x, y))
+
+
 def _ceil_divide(x: Data, y: Data) -> Data:
     rest: Data = (np.remainder(x, y) != 0).astype(x.dtype)
     return np.floor_divide(x, y) + rest
@@ -73,7 +78,7 @@ BINARY: dict[type[math.Binary], Function] = {
     math.Mul: np.multiply,
     math.Div: np.divide,
     math.FloorDiv: np.floor_divide,
-    math.Mod: np.remainder,
+    math.Mod: _remainder,
     math.CeilDiv: _ceil_divide,
     math.Max: larger,
     math.Min: _min,
@@ -140,14 +145,16 @@ def _fused_once(x: float, y: float, z: float) -> float:
         return np.inf if total > 0 else -np.inf
 
 
-def cast(source: DType, dtype: DType, x: Data, wide: bool) -> Data:
+def cast(source: DType, dtype: DType, x: Data, wide: bool, saturate: bool = True) -> Data:
     """Convert between element types."""
     if dtype.kind == "bool":
         return np.asarray(x != 0)
     if dtype.is_float:
         if source.is_float:
-            return rounded(dtype, x, wide)
-        return from_integers(dtype, x.astype(np.uint8) if source.kind == "bool" else x, wide)
+            made = rounded(dtype, x, wide)
+        else:
+            made = from_integers(dtype, x.astype(np.uint8) if source.kind == "bool" else x, wide)
+        return made if saturate or wide else unsaturated(dtype, x, made)
     if source.is_float:
         return to_integers(dtype, x)
     return x.astype(carrier(dtype))

@@ -66,7 +66,8 @@ def _ptx(machine: Machine, op: math.Ptx) -> list[Unmeant]:
 @meaning(math.Cast)
 def _cast(machine: Machine, op: math.Cast) -> Held:
     source = op.x.type.dtype
-    data = elementwise.cast(source, op.dtype, machine.data(op.x), machine.wide)
+    given = machine.data(op.x)
+    data = elementwise.cast(source, op.dtype, given, machine.wide, op.saturate)
     return held(data, machine.values[op.x].valid)
 
 

@@ -31,14 +31,16 @@ class Format:
     least_exponent: int
     greatest: float
     saturates: bool = False
+    tie_up: float = 0.0
+    """Half a step past the greatest value: a tie that goes to the even side, whichever it is."""
 
 
 FORMATS: dict[str, Format] = {
     "f16": Format(11, -14, 65504.0),
     "bf16": Format(8, -126, float.fromhex("0x1.fep127")),
     "tf32": Format(11, -126, float.fromhex("0x1.ffcp127")),
-    "e4m3": Format(4, -6, 448.0, saturates=True),
-    "e5m2": Format(3, -14, 57344.0, saturates=True),
+    "e4m3": Format(4, -6, 448.0, saturates=True, tie_up=464.0),
+    "e5m2": Format(3, -14, 57344.0, saturates=True, tie_up=61440.0),
 }
 """The narrow float types; f32 and f64 are NumPy's own."""
 
@@ -108,6 +110,17 @@ def _round_to(x: Data, form: Format) -> Data:
     beyond = np.abs(nearest) > form.greatest
     limit = form.greatest if form.saturates else np.inf
     return np.where(beyond, np.copysign(limit, x), nearest)
+
+
+def unsaturated(dtype: DType, x: Data, made: Data) -> Data:
+    """``x`` rounded as ``made``, but what has overflowed is infinite, or NaN where that is none."""
+    form = FORMATS.get(dtype.name)
+    if form is None or not form.saturates:
+        return made
+    size = np.abs(x.astype(np.float64))
+    if dtype.name == "e4m3":  # 448 is even, and all patterns above it are NaN
+        return np.where(size > form.tie_up, np.float32(np.nan), made)
+    return np.where(size >= form.tie_up, np.copysign(np.inf, made), made).astype(made.dtype)
 
 
 def rounded_to_odd(total: Data, error: Data) -> Data:
@@ -199,4 +212,5 @@ def encode(dtype: DType, values: Data, into: np.dtype[Any]) -> Data:
     finite = 0x7F if dtype.name == "e4m3" else 0x7C
     codes = np.searchsorted(table[:finite], np.abs(exact)).astype(np.uint8)
     codes = np.where(np.isnan(exact), np.uint8(0x7F), codes)
+    codes = np.where(np.isinf(exact), np.uint8(0x7C), codes)
     return np.where(np.signbit(exact), codes | np.uint8(0x80), codes).astype(np.uint8)

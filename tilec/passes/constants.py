@@ -1,15 +1,16 @@
 """What an op gives when its operands are constants: the compiler's own arithmetic.
 
-Exact by the language's rules: integers wrap in their width, ``//`` and ``%`` floor, comparisons
-with NaN are false except ``ne``, ``max`` and ``min`` carry NaN. Floats are folded only in f64 and
-f32, and only by operations that round once, so that a folded value is the one that any executor
-gives; transcendental functions are left to the executor. Shares no code with the interpreter.
+Exact by the language's rules: integers wrap in their width, ``//`` and ``%`` floor, a remainder by
+zero is the dividend, comparisons with NaN are false except ``ne``, ``max`` and ``min`` carry NaN
+and order -0 before +0. Floats are folded by operations that round once, so that a folded value is
+the one that any executor gives: what Python's f64 rounds, a type of at most 24 digits rounds again
+as if once, since 53 is more than twice 24 and two. Quotients by zero and transcendental functions
+are left to the executor. Shares no code with the interpreter.
 """
 
 from __future__ import annotations
 
 import math as pymath
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,23 +31,78 @@ def constant_value(value: Value[Any]) -> Number | None:
     return None
 
 
-def rounded(value: Number, dtype: DType) -> Number | None:
-    """The nearest value of an element type; None where this module has no exact rounding."""
+_FORMATS = {
+    "f32": (24, -126, 127),
+    "tf32": (11, -126, 127),
+    "bf16": (8, -126, 127),
+    "f16": (11, -14, 15),
+    "e5m2": (3, -14, 15),
+    "e4m3": (4, -6, 8),
+}
+"""Digits of the significand, and the exponents of the least and the greatest normal number."""
+_FIELDS = {"f16": 5, "bf16": 8, "e4m3": 4, "e5m2": 5}
+"""Bits of the exponent in memory, of the types that are narrower than a register."""
+
+
+def rounded(value: Number, dtype: DType, saturate: bool = True) -> Number:
+    """The nearest value of an element type, ties to even; integers wrap."""
     if dtype.kind == "bool":
         return bool(value)
     if dtype.is_integer:
         return wrapped(int(value), dtype)
     if dtype.name == "f64":
-        return float(value)
-    if dtype.name != "f32":
-        return None
-    number = float(value)
-    if not pymath.isfinite(number):
-        return number
+        return _as_f64(value)
+    if value != value:
+        return pymath.nan
+    digits, least, most = _FORMATS[dtype.name]
+    greatest = 448.0 if dtype.name == "e4m3" else pymath.ldexp(2.0 - 2.0 ** (1 - digits), most)
+    sign = pymath.copysign(1.0, value) if isinstance(value, float) else -1.0 if value < 0 else 1.0
+    near: float | None = None
+    if not (isinstance(value, float) and pymath.isinf(value)):
+        over, under = abs(value).as_integer_ratio()
+        # The place of the first digit, at most one too high: then one digit more is kept first.
+        exponent = over.bit_length() - under.bit_length()
+        exponent += over << max(-exponent, 0) >= under << max(exponent, 0)
+        last = max(exponent - digits, least - digits + 1)
+        units = _nearest_even(over << max(-last, 0), under << max(last, 0))
+        if units << max(last, 0) <= int(greatest) << max(-last, 0):
+            near = pymath.ldexp(float(units), last)
+    if near is None:
+        near = pymath.inf
+        if dtype.bits == 8:
+            near = greatest if saturate else pymath.nan if dtype.name == "e4m3" else near
+    return pymath.copysign(near, sign)
+
+
+def _nearest_even(over: int, under: int) -> int:
+    whole, rest = divmod(over, under)
+    return whole + (2 * rest > under or (2 * rest == under and whole % 2 == 1))
+
+
+def _as_f64(value: Number) -> float:
     try:
-        return float(struct.unpack("<f", struct.pack("<f", number))[0])
+        return float(value)
     except OverflowError:
-        return pymath.copysign(pymath.inf, number)
+        return pymath.inf if value > 0 else -pymath.inf
+
+
+def encoded(value: Number, dtype: DType) -> int:
+    """The bits of the nearest value of a type that is narrower than a register."""
+    near = rounded(value, dtype)
+    if dtype.kind == "bool" or dtype.is_integer:
+        return int(near) & ((1 << dtype.bits) - 1)
+    exponent_bits = _FIELDS[dtype.name]
+    digits, least, _ = _FORMATS[dtype.name]
+    sign = (1 << (dtype.bits - 1)) if pymath.copysign(1.0, near) < 0 else 0
+    top = ((1 << exponent_bits) - 1) << (digits - 1)
+    if near != near:
+        return sign | top | ((1 << (digits - 1)) - 1)
+    if pymath.isinf(near):
+        return sign | top
+    # The significand in units of the last place; the hidden digit adds one to the exponent.
+    exponent = max(pymath.frexp(near)[1] - 1, least) if near else least
+    units = int(pymath.ldexp(abs(near), digits - 1 - exponent))
+    return sign | (((exponent - least) << (digits - 1)) + units)
 
 
 def wrapped(value: int, dtype: DType) -> int:
@@ -57,41 +113,58 @@ def wrapped(value: int, dtype: DType) -> int:
     return value
 
 
-def _extreme(pick: Callable[[Number, Number], Number]) -> Callable[[Any, Any], Any]:
+def _extreme(larger: bool) -> Callable[[Any, Any], Any]:
+    """NaN if either is; of two zeros the negative one is the smaller."""
+
+    def rank(x: Number) -> tuple[Number, float]:
+        return x, pymath.copysign(1.0, x) if isinstance(x, float) else 0.0
+
     def choose(x: Any, y: Any) -> Any:
-        return x if x != x else y if y != y else pick(x, y)
+        if x != x or y != y:
+            return x if x != x else y
+        return max(x, y, key=rank) if larger else min(x, y, key=rank)
 
     return choose
 
 
 def _divide(x: float, y: float) -> float:
-    if y == 0 or pymath.isinf(y) or not pymath.isfinite(x):
-        if y == 0 and x == x and x != 0 and y == y:
-            return pymath.copysign(pymath.inf, x) * pymath.copysign(1.0, y)
-        return pymath.nan if y == 0 or (pymath.isinf(x) and pymath.isinf(y)) else x / y
+    if x != x or y != y:
+        return pymath.nan
+    sign = pymath.copysign(1.0, x) * pymath.copysign(1.0, y)
+    if y == 0 or pymath.isinf(x):
+        undefined = pymath.isinf(y) if pymath.isinf(x) else x == 0
+        return pymath.nan if undefined else pymath.copysign(pymath.inf, sign)
     return x / y
+
+
+def _left(x: int, y: int, bits: int) -> int:
+    """Counts that are negative or past the width leave nothing."""
+    return x << y if 0 <= y < bits else 0
+
+
+def _right(x: int, y: int, bits: int) -> int:
+    return x >> (y if 0 <= y < bits else bits)
 
 
 _ANY: dict[type[Op], Callable[..., Any]] = {
     math.Add: lambda x, y: x + y,
     math.Sub: lambda x, y: x - y,
     math.Mul: lambda x, y: x * y,
-    math.Max: _extreme(max),
-    math.Min: _extreme(min),
+    math.Max: _extreme(larger=True),
+    math.Min: _extreme(larger=False),
     math.Neg: lambda x: -x,
     math.Abs: abs,
 }
 _INTEGER: dict[type[Op], Callable[..., Any]] = {
     math.FloorDiv: lambda x, y: x // y if y else None,
-    math.Mod: lambda x, y: x % y if y else None,
+    math.Mod: lambda x, y: x % y if y else x,
     math.CeilDiv: lambda x, y: -(-x // y) if y > 0 else None,
     math.And: lambda x, y: x & y,
     math.Or: lambda x, y: x | y,
     math.Xor: lambda x, y: x ^ y,
-    math.Shl: lambda x, y: x << y if 0 <= y < 64 else None,
-    math.Shr: lambda x, y: x >> y if 0 <= y < 64 else None,
     math.Not: lambda x: ~x,
 }
+_SHIFTS: dict[type[Op], Callable[[int, int, int], int]] = {math.Shl: _left, math.Shr: _right}
 _BOOL: dict[type[Op], Callable[..., Any]] = {
     math.And: lambda x, y: x and y,
     math.Or: lambda x, y: x or y,
@@ -115,28 +188,29 @@ def evaluate(op: Op, inputs: Sequence[Number]) -> Number | None:
     if isinstance(op, math.Where):
         return inputs[1] if inputs[0] else inputs[2]
     if isinstance(op, math.Cast):
-        return _cast(inputs[0], math.element_type(op.x.type), op.dtype)
+        return _cast(inputs[0], math.element_type(op.x.type), op.dtype, op.saturate)
     if not isinstance(op, math.Elementwise):
         return None
     dtype = math.element_type(op.operands[0].type)
+    if type(op) in _SHIFTS:
+        x, y = inputs
+        return rounded(_SHIFTS[type(op)](int(x), int(y), dtype.bits), dtype)
     if dtype.kind == "bool":
         function = _BOOL.get(type(op))
     elif dtype.is_integer:
         function = _INTEGER.get(type(op)) or _ANY.get(type(op))
     else:
         function = _divide if isinstance(op, math.Div) else _ANY.get(type(op))
-    if function is None or rounded(0, dtype) is None:
-        return None
-    result = function(*inputs)
+    result = function(*inputs) if function is not None else None
     return None if result is None else rounded(result, dtype)
 
 
-def _cast(value: Number, source: DType, target: DType) -> Number | None:
+def _cast(value: Number, source: DType, target: DType, saturate: bool) -> Number:
     if source.is_float and target.is_integer:
         return _truncated(float(value), target)
     if target.kind == "bool":
         return bool(value)
-    return rounded(value, target)
+    return rounded(value, target, saturate)
 
 
 def _truncated(value: float, target: DType) -> int:
@@ -156,6 +230,11 @@ def folded(op: Op) -> Number | None:
         return None
     if not isinstance(op, math.Elementwise | math.Cast):
         return None
-    inputs = [constant_value(v) for v in op.operands]
-    known = [v for v in inputs if v is not None]
-    return evaluate(op, known) if len(known) == len(inputs) else None
+    known = []
+    for value in op.operands:
+        given = constant_value(value)
+        if given is None:
+            return None
+        # A constant's text may have more digits than its type.
+        known.append(rounded(given, math.element_type(value.type)))
+    return evaluate(op, known)

@@ -21,6 +21,7 @@ from tilec.passes.form_strict import strict_sum
 from tilec.passes.forming import GROUP_BARRIER, Forming, users
 from tilec.passes.frames import slice_of
 from tilec.passes.raster import constant
+from tilec.passes.select.widths import carried_as
 
 Form = Callable[[Forming, Any], None]
 FORMS: dict[type[Op], Form] = {}
@@ -274,8 +275,10 @@ def _over_warps(
         raise Refused("some warps of a row hold copies, which would be counted twice")
     rows = value.type.layout.shape[0]
     warps = f.team.warps * f.team.groups
-    layout = swizzled(warps, rows, value.type.dtype.bits, 0)
-    type = Shared(value.type.dtype, (warps, rows), layout)
+    # Partial results lie in memory as they lie in registers, one at least 32 bits wide each.
+    wide = carried_as(value.type.dtype)
+    layout = swizzled(warps, rows, wide.bits, 0)
+    type = Shared(wide, (warps, rows), layout)
     buffer = f.buffer("exchange", type, "partials")
     return f.body.add(
         cta.Exchange(value, buffer, kind=op.kind, barrier=GROUP_BARRIER), op.out.name

@@ -105,11 +105,11 @@ class Div(Binary, name="math.div"):
 
 
 class FloorDiv(Binary, name="math.floordiv"):
-    """Quotient rounded toward minus infinity, for integers."""
+    """Quotient rounded toward minus infinity, for integers; of a division by zero, anything."""
 
 
 class Mod(Binary, name="math.mod"):
-    """Remainder with the sign of the divisor, for integers."""
+    """Remainder with the sign of the divisor, for integers; by zero it is x."""
 
 
 class CeilDiv(Binary, name="math.ceildiv"):
@@ -117,11 +117,11 @@ class CeilDiv(Binary, name="math.ceildiv"):
 
 
 class Max(Binary, name="math.max"):
-    """The larger; NaN if either is NaN."""
+    """The larger; NaN if either is NaN; +0 of two zeros that differ."""
 
 
 class Min(Binary, name="math.min"):
-    """The smaller; NaN if either is NaN."""
+    """The smaller; NaN if either is NaN; -0 of two zeros that differ."""
 
 
 class And(Binary, name="math.and"):
@@ -137,11 +137,11 @@ class Xor(Binary, name="math.xor"):
 
 
 class Shl(Binary, name="math.shl"):
-    """Shift left of integers."""
+    """Shift left of integers; a count under zero or past the width leaves 0."""
 
 
 class Shr(Binary, name="math.shr"):
-    """Shift right of integers, arithmetic for signed ones."""
+    """Shift right of integers, arithmetic for signed ones; other counts act as the width does."""
 
 
 class Neg(Unary, name="math.neg"):
@@ -278,10 +278,15 @@ class Ptx(Elementwise, name="math.ptx"):
 
 
 class Cast(Op, name="math.cast"):
-    """Convert each element; narrower floats to nearest even, floats to integers truncate."""
+    """Convert each element; narrower floats to nearest even, floats to integers truncate.
+
+    What is too large for an 8-bit float becomes its greatest number, or where not ``saturate``
+    infinity, and in e4m3, which has none, NaN.
+    """
 
     x: Value[Any] = operand()
     dtype: DType = attribute()
+    saturate: bool = attribute(default=True)
     out: Value[Any] = result()
 
     def infer(self) -> Sequence[Type]:

@@ -12,6 +12,7 @@ from tilec.ir.types import Array, Bits, DType, Register
 from tilec.layout.linear import Layout, LayoutRefusal
 from tilec.layout.matrices import matrix_plan
 from tilec.layout.vectors import GlobalPlan, global_plan, shared_plan
+from tilec.passes.constants import encoded
 from tilec.passes.select.rings import View, block_bytes, entry_value, view_address, window_layout
 from tilec.passes.select.selector import (
     PtxValue,
@@ -22,6 +23,7 @@ from tilec.passes.select.selector import (
     record,
     register_kind,
 )
+from tilec.passes.select.widths import as_predicates
 
 
 def _memory_width(byte_count: int, kind: str) -> tuple[str, int]:
@@ -105,24 +107,29 @@ def _plain_put(sel: Selector, view: View, type: Register, value: PtxValue) -> No
     packing = _packing(type.dtype)
     for access in plan.accesses:
         address = _based(sel, view, plan, access.base)
+
+        def store(piece: PtxValue, width: str, offset: int, address: PtxValue = address) -> None:
+            sel.build.add(ptx.Store(address, piece, space="shared", width=width, offset=offset))
+
         if plan.elements < packing:
-            piece, width = _halves(sel, value, access.register, type.dtype), "b16"
+            for number in range(plan.elements):
+                piece, width = _single(sel, value, access.register + number, type.dtype)
+                store(piece, width, access.displacement + number * type.dtype.bytes)
         else:
             first = access.register // packing
             registers = range(first, first + plan.elements // packing)
-            piece, width = sel.pick(value, *registers), value.type.kind
-        sel.build.add(
-            ptx.Store(address, piece, space="shared", width=width, offset=access.displacement)
-        )
+            store(sel.pick(value, *registers), value.type.kind, access.displacement)
 
 
-def _halves(sel: Selector, value: PtxValue, register: int, dtype: DType) -> PtxValue:
-    """One 16-bit element of a packed tile."""
-    if dtype.bits != 16:
-        raise Refused(f"single elements of {dtype} tiles cannot be taken out in this version")
+def _single(sel: Selector, value: PtxValue, register: int, dtype: DType) -> tuple[PtxValue, str]:
+    """One element of a packed tile in a 16-bit register, and the width of an access to it."""
+    if dtype.bits == 8:
+        word = sel.pick(value, register // 4)
+        moved = sel.alu("shr.u32", word, 8 * (register % 4))
+        return sel.alu("cvt.u16.u32", moved, kind="b16"), "u8"
     pair = sel.pick(value, register // 2)
     both = sel.build.add(ptx.Unpack(pair, type=Bits("b16", 2))).out
-    return sel.pick(both, register % 2)
+    return sel.pick(both, register % 2), "b16"
 
 
 @lowers(cta.Get)
@@ -153,9 +160,20 @@ def _get(sel: Selector, op: cta.Get) -> None:
     else:
         plan = _plain_plan(view, type)
         packing = _packing(type.dtype)
-        if plan.elements < packing:
-            raise Refused("single narrow elements cannot be read from shared memory here")
+        narrow = plan.elements < packing
+        single: list[PtxValue] = []
         for access in plan.accesses:
+            if narrow:
+                one = ptx.Load(
+                    _based(sel, view, plan, access.base),
+                    space="shared",
+                    width=_NARROW[type.dtype.bytes],
+                    offset=access.displacement,
+                    type=Bits("b16", plan.elements),
+                )
+                loaded = sel.build.add(one).out
+                single += [sel.pick(loaded, n) for n in range(plan.elements)]
+                continue
             read_plain = ptx.Load(
                 _based(sel, view, plan, access.base),
                 space="shared",
@@ -166,6 +184,9 @@ def _get(sel: Selector, op: cta.Get) -> None:
             out = sel.build.add(read_plain).out
             for position in range(out.type.count):
                 found[access.register // packing + position] = sel.pick(out, position)
+        if single:
+            sel.set(op.out, _pack_elements(sel, single, type.dtype, type))
+            return
     sel.set(op.out, sel.join([found[r] for r in range(bits.count)]))
 
 
@@ -386,7 +407,7 @@ def _read_all(sel: Selector, op: cta.Read, where: _Global, vector: int) -> PtxVa
             space="global",
             width=width,
             offset=offset,
-            otherwise=_fill_bits(op.fill, dtype),
+            otherwise=_fill_bits(op.fill, dtype, single=False),
             modifiers=_cache_path(op.array),
             type=Bits(kind, count),
         )
@@ -405,13 +426,12 @@ def _cache_path(array: Value[Array]) -> str:
     return "nc" if array.type.mode == "in" else ""
 
 
-def _fill_bits(fill: int | float | bool, dtype: DType) -> int | float:
-    """The fill as the literal of a whole register."""
+def _fill_bits(fill: int | float | bool, dtype: DType, *, single: bool) -> int | float:
+    """The fill as the literal of a whole register, or of one with a single element."""
     if not is_packed(dtype):
         return fill
-    if fill == 0:
-        return 0
-    raise Refused(f"a fill of {fill} for packed {dtype} is not in this version: fill with zero")
+    bits = encoded(fill, dtype)
+    return bits if single else sum(bits << n for n in range(0, 32, dtype.bits))
 
 
 def _read_one(
@@ -444,7 +464,7 @@ def _read_one(
         space="global",
         width=width,
         offset=offset,
-        otherwise=_fill_bits(op.fill, dtype),
+        otherwise=_fill_bits(op.fill, dtype, single=True),
         modifiers=_cache_path(op.array),
         type=Bits(kind, 1),
     )
@@ -518,12 +538,7 @@ def _write_all(sel: Selector, op: cta.Write, where: _Global, vector: int) -> Non
             piece = sel.alu("selp.b32", 1, 0, sel.pick(value, register))
             piece, width = sel.alu("cvt.u16.u32", piece, kind="b16"), "u8"
         elif elements < packing:
-            if dtype.bits == 8:
-                word = sel.pick(value, register // 4)
-                moved = sel.alu("shr.u32", word, 8 * (register % 4))
-                piece, width = sel.alu("cvt.u16.u32", moved, kind="b16"), "u8"
-            else:
-                piece, width = _halves(sel, value, register, dtype), "b16"
+            piece, width = _single(sel, value, register, dtype)
         else:
             first = register // packing
             piece = sel.pick(value, *range(first, first + elements // packing))
@@ -549,8 +564,8 @@ def _read_scalar(sel: Selector, op: cta.ReadScalar) -> None:
         wide = sel.alu("cvt.s64.s32", sel.get(value), kind="b64")
         address = sel.alu("mad.lo.s64", wide, stride, address, kind="b64")
     kind = register_kind(dtype)
-    if kind == "pred":
-        raise Refused("reading a single bool is not in this version")
+    held = "b16" if kind == "pred" else kind
     width = _NARROW[dtype.bytes] if dtype.bits < 32 else kind
-    load = ptx.Load(address, space="global", width=width, type=Bits(kind, 1))
-    sel.set(op.out, sel.build.add(load).out)
+    load = ptx.Load(address, space="global", width=width, type=Bits(held, 1))
+    found = sel.build.add(load).out
+    sel.set(op.out, as_predicates(sel, sel.alu("cvt.u32.u16", found)) if kind == "pred" else found)

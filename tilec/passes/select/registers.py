@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilec.ir.core import Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, math, ptx
 from tilec.ir.resources import shared_bytes
-from tilec.ir.types import Bits, DType, Register, Scalar
+from tilec.ir.types import BOOL, Bits, DType, Register, Scalar
 from tilec.layout.convert import register_moves
 from tilec.layout.fragments import vector_registers
 from tilec.layout.index_map import thread_coordinates
 from tilec.layout.linear import Layout, LayoutRefusal
-from tilec.passes.select.elementwise import narrow, unpacked
+from tilec.passes.select.elementwise import wide_extreme
 from tilec.passes.select.rings import View, view_address
 from tilec.passes.select.selector import (
     PtxValue,
@@ -22,26 +23,36 @@ from tilec.passes.select.selector import (
     lowers,
     record,
 )
+from tilec.passes.select.widths import (
+    as_predicates,
+    as_words,
+    carried_as,
+    computed,
+    elements_as,
+    packed_as,
+    raw,
+    repacked,
+    unpacked,
+)
 
-_COMBINE = {
-    "add": ("add.rn.f32", "add"),
-    "mul": ("mul.rn.f32", "mul.lo"),
-    "max": ("max.NaN.f32", "max"),
-    "min": ("min.NaN.f32", "min"),
-}
+_FLOAT = {"add": "add.rn", "mul": "mul.rn", "max": "max.NaN", "min": "min.NaN"}
+_INTEGER = {"add": "add", "mul": "mul.lo", "max": "max", "min": "min"}
 
 
-def combine_opcode(kind: str, dtype: DType) -> str:
-    """The instruction that combines two partial results; 16-bit floats are combined in f32."""
-    if kind in _COMBINE and dtype.name in ("f32", "f16", "bf16"):
-        return _COMBINE[kind][0]
-    if kind in _COMBINE and dtype.is_integer and dtype.bits == 32:
-        return f"{_COMBINE[kind][1]}.{dtype}"
-    if dtype.name == "bool" and kind in ("and", "or"):
-        return f"{kind}.pred"
-    if dtype.is_integer and dtype.bits == 32 and kind in ("and", "or"):
-        return f"{kind}.b32"
-    raise Refused(f"reducing {dtype} by {kind} is not in this version; cast to f32 or s32 first")
+def combined(
+    sel: Selector, kind: str, dtype: DType, x: PtxValue, y: PtxValue, count: int
+) -> PtxValue:
+    """Two partial results as one, in the computed type of ``dtype`` (bools as words or not)."""
+    wide, bits = computed(dtype), x.type.kind
+    if kind in ("and", "or") and not dtype.is_float:
+        name = "pred" if bits == "pred" else f"b{wide.bits if wide != BOOL else 32}"
+        return sel.alu(f"{kind}.{name}", x, y, kind=bits, count=count)
+    if kind not in _FLOAT or dtype == BOOL:
+        raise Refused(f"{dtype} cannot be combined by {kind}")
+    if wide.name == "f64" and kind in ("max", "min"):
+        return wide_extreme(sel, kind, x, y, count=count)
+    name = _FLOAT[kind] if wide.is_float else _INTEGER[kind]
+    return sel.alu(f"{name}.{wide}", x, y, kind=bits, count=count)
 
 
 @lowers(math.Expand, math.Squeeze)
@@ -52,6 +63,11 @@ def _same_registers(sel: Selector, op: Any) -> None:
         moved = changed.insert(op.axis) if expands else changed.drop(op.axis)
         if moved.digits != op.out.type.layout.digits:
             raise Refused(f"the result's layout must be {moved}")
+    dtype = math.element_type(op.x.type)
+    if is_packed(dtype) and isinstance(op.out.type, Scalar) and isinstance(op.x.type, Register):
+        one = sel.pick(elements_as(sel, op.x, raw(dtype)), 0)
+        sel.set(op.out, packed_as(sel, one, raw(dtype), op.out.type))
+        return
     sel.values[op.out] = sel.values[op.x]
 
 
@@ -61,13 +77,13 @@ def _broadcast(sel: Selector, op: math.Broadcast) -> None:
     if isinstance(source, Scalar) or not isinstance(target, Register):
         raise Refused("scalars need no broadcast; use math.fill to make a tile")
     picks = _spread_registers(source.layout, target.layout, source.shape, target.shape)
-    if not is_packed(source.dtype):
-        sel.set(op.out, sel.pick(sel.get(op.x), *picks))
-        return
-    if source.dtype.bits != 16 or not source.dtype.is_float:
-        raise Refused(f"broadcasting {source.dtype} tiles is not in this version")
-    wide = sel.pick(unpacked(sel, op.x), *picks)
-    sel.set(op.out, narrow(sel, wide, source.dtype, single=False))
+    sel.set(op.out, _picked(sel, op.x, picks, target))
+
+
+def _picked(sel: Selector, value: Value[Any], picks: Sequence[int], type: Register) -> PtxValue:
+    """Elements of a thread in another order, or repeated, as a value of ``type``."""
+    moved = raw(value.type.dtype)
+    return packed_as(sel, sel.pick(elements_as(sel, value, moved), *picks), moved, type)
 
 
 def _spread_registers(
@@ -108,7 +124,8 @@ def _slice(sel: Selector, op: cta.Slice) -> None:
     words = [places[n] // each for n in range(0, len(places), each)]
     wanted = [word * each + n for word in words for n in range(each)]
     if wanted != places:
-        raise Refused("the slice cuts packed registers")
+        sel.set(op.out, _picked(sel, op.x, places, target))  # the slice cuts packed registers
+        return
     sel.set(op.out, sel.pick(sel.get(op.x), *words))
 
 
@@ -140,10 +157,8 @@ def _reduction_groups(layout: Layout, kept: Layout, axis: int) -> list[list[int]
 @lowers(cta.ReduceThread)
 def _reduce_thread(sel: Selector, op: cta.ReduceThread) -> None:
     type = op.x.type
-    opcode = combine_opcode(op.kind, type.dtype)
     groups = _reduction_groups(type.layout, op.out.type.layout, op.axis)
     value = unpacked(sel, op.x)
-    kind = value.type.kind
     chains = max(1, min(op.chains, len(groups[0])))
     # Element e of each group goes to chain e mod chains; the chains then combine pairwise.
     layers = [
@@ -156,8 +171,8 @@ def _reduce_thread(sel: Selector, op: cta.ReduceThread) -> None:
         whole = partial.type.count
         per_group = width // len(groups)
         front = [g * chains + c for g in range(len(groups)) for c in range(per_group)]
-        summed = sel.alu(
-            opcode, sel.pick(partial, *front), sel.pick(value, *layer), kind=kind, count=width
+        summed = combined(
+            sel, op.kind, type.dtype, sel.pick(partial, *front), sel.pick(value, *layer), width
         )
         if width == whole:
             partial = summed
@@ -172,12 +187,8 @@ def _reduce_thread(sel: Selector, op: cta.ReduceThread) -> None:
         half = width // 2
         low = [g * width + c for g in range(len(groups)) for c in range(half)]
         high = [g * width + width - half + c for g in range(len(groups)) for c in range(half)]
-        summed = sel.alu(
-            opcode,
-            sel.pick(partial, *low),
-            sel.pick(partial, *high),
-            kind=kind,
-            count=len(low),
+        summed = combined(
+            sel, op.kind, type.dtype, sel.pick(partial, *low), sel.pick(partial, *high), len(low)
         )
         if width % 2:
             middle = sel.pick(partial, *[g * width + half for g in range(len(groups))])
@@ -196,9 +207,9 @@ def _finish_reduction(
     sel: Selector, op: cta.ReduceThread | cta.ReduceLanes | cta.Exchange, value: PtxValue
 ) -> None:
     dtype = op.out.type.dtype
-    if is_packed(dtype):
-        value = narrow(sel, value, dtype, single=False)
-    sel.set(op.out, value)
+    if dtype == BOOL and value.type.kind != "pred":
+        value = as_predicates(sel, value)
+    sel.set(op.out, repacked(sel, value, dtype, single=False))
 
 
 def _lane_bits(layout: Layout, axis: int) -> list[int]:
@@ -218,28 +229,37 @@ def _lane_bits(layout: Layout, axis: int) -> list[int]:
 @lowers(cta.ReduceLanes)
 def _reduce_lanes(sel: Selector, op: cta.ReduceLanes) -> None:
     type = op.x.type
-    opcode = combine_opcode(op.kind, type.dtype)
-    value = unpacked(sel, op.x)
-    kind, count = value.type.kind, value.type.count
+    value = as_words(sel, unpacked(sel, op.x))
     for bit in _lane_bits(type.layout, op.axis):
-        if kind == "pred":
-            raise Refused("bools are combined over lanes by cta.any")
-        other = sel.alu("shfl.sync.bfly.b32", value, bit, 31, 0xFFFFFFFF, kind=kind, count=count)
-        value = sel.alu(opcode, value, other, kind=kind, count=count)
+        other = _from_lane(sel, value, bit)
+        value = combined(sel, op.kind, type.dtype, value, other, value.type.count)
     _finish_reduction(sel, op, value)
+
+
+def _from_lane(sel: Selector, value: PtxValue, bit: int) -> PtxValue:
+    """What the lane across holds; 64 bits travel as two halves (PTX ISA, shfl: 32 bits each)."""
+    kind, count = value.type.kind, value.type.count
+    wide = kind in ("b64", "f64")
+    if wide:
+        value = sel.build.add(ptx.Unpack(value, type=Bits("b32", 2 * count))).out
+    half, each = value.type.kind, value.type.count
+    found = sel.alu("shfl.sync.bfly.b32", value, bit, 31, 0xFFFFFFFF, kind=half, count=each)
+    if not wide:
+        return found
+    low, high = sel.pick(found, *range(0, each, 2)), sel.pick(found, *range(1, each, 2))
+    return sel.build.add(ptx.Combine(low, high, type=Bits(kind, count))).out
 
 
 @lowers(cta.Exchange)
 def _exchange(sel: Selector, op: cta.Exchange) -> None:
     type = op.x.type
     view = record(sel, op.buffer, View)
-    opcode = combine_opcode(op.kind, type.dtype)
     role = sel.need_role()
-    value = unpacked(sel, op.x)
-    if value.type.kind == "pred":
-        raise Refused("bools are not combined over warps in this version; cast to s32 first")
+    value = as_words(sel, unpacked(sel, op.x))
+    width = {"b64": "b64", "f64": "f64"}.get(value.type.kind, "b32")
+    each = carried_as(type.dtype).bytes
     rows = type.layout.shape[0] if type.layout.rank == 1 else 0
-    if not rows or shared_bytes(view.type) < 4 * rows * role.group_warps * role.groups:
+    if not rows or shared_bytes(view.type) < each * rows * role.group_warps * role.groups:
         raise Refused("the buffer needs one element for each row and warp of a vector")
     # The parts of an element lie in the warps along the digits that are copies.
     copies = [p for p in type.layout.placed if p.space == "warp" and p.digit.is_copy]
@@ -252,10 +272,10 @@ def _exchange(sel: Selector, op: cta.Exchange) -> None:
         if role.groups > 1:
             number = sel.alu("mad.lo.u32", sel.group(), role.group_warps, number)
         row = sel.alu("mad.lo.u32", number, rows, own)
-        return sel.alu("mad.lo.u32", row, 4, base)
+        return sel.alu("mad.lo.u32", row, each, base)
 
     count = value.type.count
-    offsets = [4 * type.layout(reg=r)[0] for r in range(count)]
+    offsets = [each * type.layout(reg=r)[0] for r in range(count)]
     mine = address_of(sel.warp_in_group())
     for register in range(count):
         sel.build.add(
@@ -263,7 +283,7 @@ def _exchange(sel: Selector, op: cta.Exchange) -> None:
                 mine,
                 sel.pick(value, register),
                 space="shared",
-                width="b32",
+                width=width,
                 offset=offsets[register],
             )
         )
@@ -285,19 +305,15 @@ def _exchange(sel: Selector, op: cta.Exchange) -> None:
                 ptx.Load(
                     start,
                     space="shared",
-                    width="b32",
-                    offset=offset + 4 * rows * subset,
+                    width=width,
+                    offset=offset + each * rows * subset,
                     type=Bits(value.type.kind, 1),
                 )
             ).out
             for offset in offsets
         ]
         part = sel.join(loads)
-        total = (
-            part
-            if total is None
-            else sel.alu(opcode, total, part, kind=part.type.kind, count=count)
-        )
+        total = part if total is None else combined(sel, op.kind, type.dtype, total, part, count)
     sel.build.add(ptx.BarrierSync(barrier, threads=threads))
     if total is None:
         raise Refused("no warp holds a part")
@@ -321,10 +337,4 @@ def _convert(sel: Selector, op: cta.Convert) -> None:
             f"converting {op.x.type.layout} to {op.layout} needs an exchange between threads, "
             "which is not in this version"
         )
-    if not is_packed(op.x.type.dtype):
-        sel.set(op.out, sel.pick(sel.get(op.x), *moves))
-        return
-    if op.x.type.dtype.name not in ("f16", "bf16"):
-        raise Refused(f"converting tiles of {op.x.type.dtype} is not in this version")
-    wide = sel.pick(unpacked(sel, op.x), *moves)
-    sel.set(op.out, narrow(sel, wide, op.x.type.dtype, single=False))
+    sel.set(op.out, _picked(sel, op.x, moves, op.out.type))
