@@ -32,17 +32,6 @@ def cast(source: str, target: str) -> SourceFile:
 REFUSED = [
     kernel("a: f64[M, 16], b: f64[64, 16], y: out f64[M, 64]", "y[i, :] = a[i, :] @ b[:, :].T"),
     *(
-        kernel("x: f32[M, N], y: out f32[M]", f"y[i] = where({f}(x[i, :] > 0, axis=1), 1.0, 0.0)")
-        for f in ("any", "all")
-    ),
-    *(
-        kernel(f"x: {t}[M, N], y: out {t}[M]", "y[i] = rowmax(x[i, :])")
-        for t in ("f64", "f16", "bf16", "s64", "u64", *_NARROW)
-    ),
-    *(kernel(f"x: {t}[M, N], y: out {t}[M, N]", "y[i, :] = x[i, :] + 1") for t in _NARROW),
-    *(cast(t, "f32") for t in (*_NARROW, *_STORED)),
-    *(cast("f32", t) for t in (*_NARROW, *_STORED)),
-    *(
         kernel("x: f64[M, N], y: out f64[M, N]", f"y[i, :] = {f}(x[i, :])")
         for f in ("exp", "exp2", "log", "log2", "rsqrt", "tanh")
     ),
@@ -55,9 +44,16 @@ COMPILED = [
         for a, b, y in (("e4m3", "e5m2", "f32"), ("u8", "s8", "s32"), ("tf32", "tf32", "f32"))
     ),
     *(
-        kernel(f"x: {t}[M, N], y: out {t}[M]", "y[i] = rowmax(x[i, :])")
-        for t in ("f32", "s32", "u32")
+        kernel("x: f32[M, N], y: out f32[M]", f"y[i] = where({f}(x[i, :] > 0, axis=1), 1.0, 0.0)")
+        for f in ("any", "all")
     ),
+    *(
+        kernel(f"x: {t}[M, N], y: out {t}[M]", "y[i] = rowmax(x[i, :])")
+        for t in ("f32", "f64", "f16", "bf16", "s32", "u32", "s64", "u64", *_NARROW)
+    ),
+    *(kernel(f"x: {t}[M, N], y: out {t}[M, N]", "y[i, :] = x[i, :] + 1") for t in _NARROW),
+    *(cast(t, "f32") for t in (*_NARROW, *_STORED)),
+    *(cast("f32", t) for t in (*_NARROW, *_STORED)),
     *(
         kernel("x: f64[M, N], y: out f64[M, N]", f"y[i, :] = {f}(x[i, :])")
         for f in ("abs", "sqrt", "2 *")

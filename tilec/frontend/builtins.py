@@ -17,6 +17,7 @@ from tilec.frontend.checked import (
     Apply,
     ArrayType,
     Axis,
+    Cast,
     Const,
     Expr,
     ExtentValue,
@@ -263,12 +264,23 @@ def full(call: Call) -> Expr:
 
 @builtin
 def cast(call: Call) -> Expr:
-    """``cast[bf16](x)``: each element converted."""
-    usage = "cast[f32](x)"
+    """``cast[bf16](x)``: each element converted; ``saturate=false`` for 8-bit floats."""
+    usage = "cast[f32](x)` or `cast[e4m3](x, saturate=false)"
+    given = call.keywords.pop("saturate", None)
     dtype = call.dtype(usage)
     if len(call.arguments) != 1:
         call.fail_usage(usage)
+    saturate = given is None or bool(call.check.constant(given, "`saturate`"))
+    if given is not None and not (dtype.is_float and dtype.bits == 8):
+        call.check.report.fail(
+            "wrong-arguments",
+            f"`saturate` is for e4m3 and e5m2, not for {dtype}",
+            [(given.span, "given here")],
+            notes=["integers saturate always, and wider floats have an infinity"],
+        )
     result = cast_to(call.check.report, call.check.value(call.arguments[0]), dtype)
+    if isinstance(result, Cast):
+        result.saturate = saturate
     result.span = call.span
     return result
 

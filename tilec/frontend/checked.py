@@ -150,6 +150,8 @@ class Apply(Expr):
     op: str
     operands: tuple[Expr, ...]
     strict: bool = False
+    total: bool = False
+    """Of ``floordiv``: whether the divisor may be zero."""
 
 
 @dataclass(eq=False)
@@ -166,6 +168,7 @@ class Cast(Expr):
     """Conversion to the element type of ``type``."""
 
     operand: Expr
+    saturate: bool = True
 
 
 @dataclass(eq=False)

@@ -16,10 +16,13 @@ from tilec.frontend.checked import (
     Apply,
     ArrayType,
     Axis,
+    Broadcast,
     Const,
     Constant,
+    Expand,
     Expr,
     ExtentValue,
+    Fill,
     Let,
     Load,
     Product,
@@ -54,6 +57,7 @@ from tilec.frontend.names import (
     Scope,
     SizeChoice,
 )
+from tilec.frontend.powers import power
 from tilec.frontend.ranges import Known
 from tilec.frontend.report import Abandoned, Report
 from tilec.ir.types import BOOL, DType
@@ -333,8 +337,8 @@ class Expressions:
         """``left op right`` elementwise; a sum with a product continues that product."""
         if is_literal(left) and is_literal(right):
             return self._fold(op, left, right, span)
-        if op not in _ARITHMETIC:
-            self.report.not_yet(f"`{op}`", span, "multiply, or write `exp2(y * log2(x))`")
+        if op == "**":
+            return power(self, left, right, span)
         name, kind = _ARITHMETIC[op]
         left, right = same_dtype(self.report, (left, right))
         for side in (left, right):
@@ -347,7 +351,14 @@ class Expressions:
                     if start is not None:
                         return replace(product, span=span, start=start)
         strict = self.strict is not None and dtype_of(left).is_float
-        return Apply(self.common_type(left, right), span, name, (left, right), strict)
+        total = name == "floordiv" and not self._never_zero(left, right)
+        return Apply(self.common_type(left, right), span, name, (left, right), strict, total)
+
+    def _never_zero(self, over: Expr, by: Expr) -> bool:
+        """Whether a divisor is a number other than 0, or is proved to be none."""
+        while isinstance(by, Fill | Expand | Broadcast):
+            by = by.operand
+        return bool(by.value) if isinstance(by, Const) else self.known.divides(over, by)
 
     def common_type(self, *operands: Expr) -> ScalarType | TileType:
         """The type of an elementwise result."""

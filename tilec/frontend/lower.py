@@ -348,14 +348,16 @@ class _Lowering:
             case c.Apply():
                 name = node.op if "." in node.op else f"math.{node.op}"
                 cls: Any = Op.registry[name]
-                strict = {"strict": True} if node.strict and "strict" in cls.specs else {}
-                op: Op = cls(*self.several(node.operands), **strict)
+                given = {"strict": True} if node.strict and "strict" in cls.specs else {}
+                if node.total:
+                    given["total"] = True
+                op: Op = cls(*self.several(node.operands), **given)
                 return op
             case c.Relation():
                 left, right = self.expression(node.left), self.expression(node.right)
                 return math.Compare(left, right, relation=node.relation)
             case c.Cast():
-                return math.Cast(self.expression(node.operand), _dtype(node))
+                return math.Cast(self.expression(node.operand), _dtype(node), node.saturate)
             case c.Fill():
                 return math.Fill(self.expression(node.operand), kind)
             case c.Expand():

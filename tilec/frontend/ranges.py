@@ -128,6 +128,10 @@ class Known:
                 return unknown(Extreme(expr.op, one, other))
         return unknown(expr)
 
+    def divides(self, over: Expr, by: Expr) -> bool:
+        """Whether a divisor cannot be zero where its dividend has a value."""
+        return self.holds(minus(self.read(by), ONE), self.read(over))
+
     def _quotient(self, expr: Apply, over: Poly, by: Poly) -> Poly:
         # Where the variables of the dividend have values, sizes that bound them are not 0.
         if not (self.holds(minus(by, ONE), over) and self.holds(over) and self._fits(over)):

@@ -2,7 +2,7 @@
 
 Integers wrap, division and remainder floor, ``max`` and ``min`` carry NaN and order -0 before +0,
 comparisons with NaN are false except ``ne``. Each float result is rounded once to its type.
-An integer by zero leaves itself as the remainder; its quotient is 0 here, and nobody's concern.
+An integer divided by zero gives 0 and leaves itself.
 """
 
 from __future__ import annotations

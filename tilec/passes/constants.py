@@ -1,10 +1,10 @@
 """What an op gives when its operands are constants: the compiler's own arithmetic.
 
-Exact by the language's rules: integers wrap in their width, ``//`` and ``%`` floor, a remainder by
-zero is the dividend, comparisons with NaN are false except ``ne``, ``max`` and ``min`` carry NaN
-and order -0 before +0. Floats are folded by operations that round once, so that a folded value is
-the one that any executor gives: what Python's f64 rounds, a type of at most 24 digits rounds again
-as if once, since 53 is more than twice 24 and two. Quotients by zero and transcendental functions
+Exact by the language's rules: integers wrap in their width, ``//`` and ``%`` floor, a division by
+zero gives 0 and leaves the dividend, comparisons with NaN are false except ``ne``, ``max`` and
+``min`` carry NaN and order -0 before +0. Floats are folded by operations that round once, so that
+a folded value is the one that any executor gives: what Python's f64 rounds, a type of at most 24
+digits rounds again as if once, since 53 is more than twice 24 and two. Transcendental functions
 are left to the executor. Shares no code with the interpreter.
 """
 
@@ -156,7 +156,7 @@ _ANY: dict[type[Op], Callable[..., Any]] = {
     math.Abs: abs,
 }
 _INTEGER: dict[type[Op], Callable[..., Any]] = {
-    math.FloorDiv: lambda x, y: x // y if y else None,
+    math.FloorDiv: lambda x, y: x // y if y else 0,
     math.Mod: lambda x, y: x % y if y else x,
     math.CeilDiv: lambda x, y: -(-x // y) if y > 0 else None,
     math.And: lambda x, y: x & y,

@@ -18,6 +18,7 @@ from tilec.ir.types import Array, Scalar
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.select import (
     control,
+    division,
     elementwise,
     folds,
     inline,
@@ -29,7 +30,7 @@ from tilec.passes.select import (
 from tilec.passes.select.rings import RingRecord
 from tilec.passes.select.selector import Selector, lowers, register_kind
 
-_FAMILIES = (control, elementwise, folds, inline, moves, products, registers, rings)
+_FAMILIES = (control, division, elementwise, folds, inline, moves, products, registers, rings)
 
 _GRID_OPS: dict[type[Op], str] = {
     math.Add: "add",

@@ -1,7 +1,8 @@
 """Numbers that a launch computes: grid sizes and requirements, as nested tuples.
 
 ``("extent", array, axis)`` and ``("scalar", name)`` are the leaves beside plain numbers; every
-other tuple is an operation and its operands. Division and remainder floor.
+other tuple is an operation and its operands. Division and remainder floor; by zero the quotient is
+0 and the remainder what was divided, as in kernels.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "sub": operator.sub,
     "mul": operator.mul,
     "div": operator.truediv,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
+    "floordiv": lambda x, y: x // y if y else 0,
+    "mod": lambda x, y: x % y if y else x,
     "ceildiv": lambda x, y: -(-x // y),
     "min": min,
     "max": max,

@@ -105,7 +105,12 @@ class Div(Binary, name="math.div"):
 
 
 class FloorDiv(Binary, name="math.floordiv"):
-    """Quotient rounded toward minus infinity, for integers; of a division by zero, anything."""
+    """Quotient rounded toward minus infinity, for integers.
+
+    Where ``total``, a quotient by zero is 0; else the divisor is known not to be zero.
+    """
+
+    total: bool = attribute(default=False)
 
 
 class Mod(Binary, name="math.mod"):

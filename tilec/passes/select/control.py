@@ -12,7 +12,7 @@ from typing import Any
 from tilec.ir.core import Builder, Region, Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, flow, ptx
-from tilec.passes.select.elementwise import constant_of
+from tilec.passes.select.division import constant_of
 from tilec.passes.select.selector import PtxValue, RoleState, Selector, lowers
 
 

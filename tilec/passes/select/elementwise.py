@@ -11,7 +11,7 @@ from __future__ import annotations
 import math as pymath
 from typing import Any
 
-from tilec.ir.core import Builder, Value
+from tilec.ir.core import Builder
 from tilec.ir.declare import Refused
 from tilec.ir.levels import math, ptx
 from tilec.ir.types import BOOL, F32, Bits, DType, Scalar
@@ -200,63 +200,6 @@ def _shift(sel: Selector, op: Any) -> None:
     name = "shl" if isinstance(op, math.Shl) else "shr"
     x = unpacked(sel, op.x)
     _finish(sel, op, sel.alu(f"{name}.{kind}", x, amount, kind=f"b{wide.bits}", count=count))
-
-
-def constant_of(value: Value[Any]) -> int | float | bool | None:
-    """The literal that a value is, if it is one."""
-    return value.owner.value if isinstance(value.owner, math.Constant) else None
-
-
-@lowers(math.FloorDiv, math.Mod, math.CeilDiv)
-def _division(sel: Selector, op: Any) -> None:
-    given = math.element_type(op.x.type)
-    if not given.is_integer:
-        raise Refused(f"integer division is not defined on {given}")
-    dtype = computed(given)
-    count = element_count(math.common_shape(op.operands))
-    kind, spelt = register_kind(dtype), suffix(dtype)
-    unsigned = dtype.kind == "unsigned"
-    if not unsigned and sel.ranges.never_negative(op.x) and sel.ranges.never_negative(op.y):
-        # Of what is not negative both kinds of division are the same, and nothing needs a fix.
-        unsigned, spelt = True, f"u{dtype.bits}"
-    x, y = unpacked(sel, op.x), unpacked(sel, op.y)
-    divisor = constant_of(op.y)
-
-    def alu(opcode: str, *inputs: PtxValue | int, to: str = kind) -> PtxValue:
-        return sel.alu(opcode, *inputs, kind=to, count=count)
-
-    if isinstance(divisor, int) and divisor > 0 and divisor & (divisor - 1) == 0:
-        # For a power of two, shifting rounds down and masking gives the remainder >= 0.
-        rest = alu(f"and.b{dtype.bits}", x, divisor - 1)
-        if isinstance(op, math.Mod):
-            _finish(sel, op, rest)
-            return
-        down = alu(f"shr.{spelt}", x, sel.constant(divisor.bit_length() - 1))
-        if isinstance(op, math.CeilDiv):
-            # One more where a remainder is left; x + y - 1 could wrap.
-            down = alu(f"add.{spelt}", down, alu(f"min.{spelt}", rest, 1))
-        _finish(sel, op, down)
-        return
-    quotient = alu(f"div.{spelt}", x, y)
-    remainder = alu(f"sub.{spelt}", x, alu(f"mul.lo.{spelt}", quotient, y))
-    if unsigned:
-        if isinstance(op, math.CeilDiv):
-            quotient = alu(f"add.{spelt}", quotient, alu(f"min.{spelt}", remainder, 1))
-        _finish(sel, op, remainder if isinstance(op, math.Mod) else quotient)
-        return
-    fixes = alu(f"setp.ne.{spelt}", remainder, 0, to="pred")
-    # Truncation differs from the floor where a remainder is left and has not the divisor's
-    # sign, and from the ceiling where it has.
-    relation = "ge" if isinstance(op, math.CeilDiv) else "lt"
-    signs = alu(f"xor.b{dtype.bits}", remainder, y)
-    signs = alu(f"setp.{relation}.{spelt}", signs, 0, to="pred")
-    fixes = alu("and.pred", signs, fixes, to="pred")
-    if isinstance(op, math.Mod):
-        fixed, plain = alu(f"add.{spelt}", remainder, y), remainder
-    else:
-        step = "add" if isinstance(op, math.CeilDiv) else "sub"
-        fixed, plain = alu(f"{step}.{spelt}", quotient, 1), quotient
-    _finish(sel, op, alu(f"selp.b{dtype.bits}", fixed, plain, fixes))
 
 
 @lowers(math.Compare)

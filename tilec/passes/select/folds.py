@@ -11,9 +11,10 @@ from tilec.ir.levels import fold, ptx
 from tilec.ir.resources import shared_bytes
 from tilec.ir.types import F32, Bits
 from tilec.layout.linear import Layout
-from tilec.passes.select.registers import combine_opcode
+from tilec.passes.select.registers import combined, from_lane
 from tilec.passes.select.rings import View, view_address
 from tilec.passes.select.selector import PtxValue, Selector, lowers, record
+from tilec.passes.select.widths import repacked, unpacked
 
 _WARP_BYTES = 32 * 4
 
@@ -21,18 +22,15 @@ _WARP_BYTES = 32 * 4
 @lowers(fold.Fold)
 def _fold(sel: Selector, op: fold.Fold) -> None:
     type = op.x.type
-    opcode = combine_opcode(op.kind, type.dtype)
     last = fold.outermost(type.layout, op.axis)
-    value = sel.get(op.x)
+    value = unpacked(sel, op.x)
     if last.space == "reg":
         parts = _parts(sel, value, type.layout, op.out.type.layout, op.axis)
-        sel.set(op.out, _halved(sel, opcode, parts))
-        return
-    other = sel.alu(
-        "shfl.sync.bfly.b32", value, last.weight, 31, 0xFFFFFFFF,
-        kind=value.type.kind, count=value.type.count,
-    )  # fmt: skip
-    sel.set(op.out, sel.alu(opcode, value, other, kind=value.type.kind, count=value.type.count))
+        total = _halved(sel, op, parts)
+    else:
+        other = from_lane(sel, value, last.weight)
+        total = combined(sel, op.kind, type.dtype, value, other, value.type.count)
+    sel.set(op.out, repacked(sel, total, type.dtype, single=False))
 
 
 def _parts(
@@ -53,12 +51,13 @@ def _parts(
     return parts
 
 
-def _halved(sel: Selector, opcode: str, parts: list[PtxValue]) -> PtxValue:
+def _halved(sel: Selector, op: fold.Fold, parts: list[PtxValue]) -> PtxValue:
     half = 1 << (len(parts) - 1).bit_length() - 1
     while half:
         for number in range(len(parts) - half):
             mine, other = parts[number], parts[number + half]
-            parts[number] = sel.alu(opcode, mine, other, kind=mine.type.kind, count=mine.type.count)
+            count = mine.type.count
+            parts[number] = combined(sel, op.kind, op.x.type.dtype, mine, other, count)
         parts, half = parts[:half], half // 2
     return parts[0]
 
@@ -68,7 +67,6 @@ def _fold_warps(sel: Selector, op: fold.FoldWarps) -> None:
     type = op.x.type
     if type.dtype != F32:
         raise Refused(f"parts of {type.dtype} are not exchanged in this version")
-    opcode = combine_opcode(op.kind, type.dtype)
     view, role, value = record(sel, op.buffer, View), sel.need_role(), sel.get(op.x)
     count = value.type.count
     if shared_bytes(view.type) < _WARP_BYTES * count * role.group_warps * role.groups:
@@ -99,6 +97,6 @@ def _fold_warps(sel: Selector, op: fold.FoldWarps) -> None:
         ).out
         for n in range(count)
     ]
-    total = sel.alu(opcode, value, sel.join(loads), kind=value.type.kind, count=count)
+    total = combined(sel, op.kind, type.dtype, value, sel.join(loads), count)
     sel.build.add(ptx.BarrierSync(barrier, threads=32 * role.group_warps))
     sel.set(op.out, total)

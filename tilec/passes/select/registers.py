@@ -231,12 +231,12 @@ def _reduce_lanes(sel: Selector, op: cta.ReduceLanes) -> None:
     type = op.x.type
     value = as_words(sel, unpacked(sel, op.x))
     for bit in _lane_bits(type.layout, op.axis):
-        other = _from_lane(sel, value, bit)
+        other = from_lane(sel, value, bit)
         value = combined(sel, op.kind, type.dtype, value, other, value.type.count)
     _finish_reduction(sel, op, value)
 
 
-def _from_lane(sel: Selector, value: PtxValue, bit: int) -> PtxValue:
+def from_lane(sel: Selector, value: PtxValue, bit: int) -> PtxValue:
     """What the lane across holds; 64 bits travel as two halves (PTX ISA, shfl: 32 bits each)."""
     kind, count = value.type.kind, value.type.count
     wide = kind in ("b64", "f64")
