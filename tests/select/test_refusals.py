@@ -74,65 +74,24 @@ def cast(source: str, target: str) -> Build:
 
 
 CASES += [
-    ("add e4m3", "arithmetic on e4m3 is not in this version", binary("math.add", "e4m3")),
-    ("add tf32", "arithmetic on tf32 is not in this version", binary("math.add", "tf32")),
-    ("add s16", "arithmetic on s16 tiles is not in this version", binary("math.add", "s16")),
     ("add bool", "this operation is not defined on bool", binary("math.add", "bool")),
-    ("and f32", "there is no instruction for this on f32", binary("math.and", "f32")),
-    ("exp2 f64", "there is no instruction for this on f64", unary("math.exp2", "f64")),
-    ("exp f64", "there is no instruction for this on f64", unary("math.exp", "f64")),
+    ("and f32", "this is not defined on f32", binary("math.and", "f32")),
+    ("exp2 f64", "GPUs have no instruction for this on f64", unary("math.exp2", "f64")),
+    ("exp f64", "GPUs have no instruction for this on f64", unary("math.exp", "f64")),
     ("sqrt s32", "this is not defined on s32", unary("math.sqrt", "s32")),
     ("shift f32", "shifts are not defined on f32", binary("math.shl", "f32")),
     ("divide f32", "integer division is not defined on f32", binary("math.floordiv", "f32")),
-    (
-        "compare u8",
-        "comparisons of u8 tiles are not in this version",
-        binary("math.compare", "u8", "bool", relation="lt"),
-    ),
-    (
-        "compare e5m2",
-        "arithmetic on e5m2 is not in this version",
-        binary("math.compare", "e5m2", "bool", relation="lt"),
-    ),
     (
         "order of bools",
         "bools are compared with == and != only",
         binary("math.compare", "bool", "bool", relation="lt"),
     ),
-    ("cast to e4m3", "the cast from f32 to e4m3 is not in this version", cast("f32", "e4m3")),
-    ("cast to tf32", "the cast from f32 to tf32 is not in this version", cast("f32", "tf32")),
-    ("cast from s16", "the cast from s16 to bf16 is not in this version", cast("s16", "bf16")),
-    ("cast bool", "the cast from bool to s8 is not in this version", cast("bool", "s8")),
 ]
-
-
-@refused("where on s16 tiles is not in this version")
-def where_on_narrow_integers(text: Text) -> None:
-    x = loaded(text, "s16")
-    condition = line(text, "bool", True)
-    text.op("math.where", condition, x, x, type=text.reg("s16", LINE))
 
 
 @refused("inf is not a value of s32")
 def an_infinite_integer(text: Text) -> None:
     text.constant(float("inf"), "s32")
-
-
-@refused("filling s8 tiles is not in this version")
-def fill_of_bytes(text: Text) -> None:
-    line(text, "s8")
-
-
-@refused("a fill of 1 for packed bf16")
-def a_packed_fill(text: Text) -> None:
-    x = text.array("x", "bf16", (100,))
-    text.read(x, text.reg("bf16", LINE), [text.zero], [0], bounded=(0,), fill=1)
-
-
-@refused("reading a single bool is not in this version")
-def a_single_bool(text: Text) -> None:
-    x = text.array("x", "bool", (100,))
-    text.op("cta.read_scalar", x, text.zero, type="bool")
 
 
 # --- registers -----------------------------------------------------------------------------------
@@ -153,16 +112,13 @@ def reduce(op: str, dtype: str, kind: str, layout: Layout = ACC, axis: int = 1) 
 LANES = ACC.keep_lanes(1)
 TILTED = Layout.parse("(reg: i1*1 | lane: j1 i1^j2 i2 i4 i8 | warp: i16 i32)")
 CASES += [
-    ("reduce f64", "reducing f64 by add is not", reduce("cta.reduce_thread", "f64", "add")),
-    ("reduce e4m3", "reducing e4m3 by max is not", reduce("cta.reduce_thread", "e4m3", "max")),
-    ("reduce s64", "reducing s64 by min is not", reduce("cta.reduce_thread", "s64", "min")),
-    ("reduce and", "reducing f32 by and is not", reduce("cta.reduce_thread", "f32", "and")),
+    ("reduce bool", "bool cannot be combined by max", reduce("cta.reduce_thread", "bool", "max")),
+    ("reduce and", "f32 cannot be combined by and", reduce("cta.reduce_thread", "f32", "and")),
     (
         "lanes and registers",
         "still spread over registers",
         reduce("cta.reduce_lanes", "f32", "add"),
     ),
-    ("lanes bool", "by cta.any", reduce("cta.reduce_lanes", "bool", "or", LANES)),
     ("tilted", "moves along two axes", reduce("cta.reduce_lanes", "f32", "add", TILTED)),
 ]
 
@@ -183,7 +139,6 @@ def exchange(dtype: str, count: int, vector: Layout, kind: str = "max") -> Build
 FOUR = Layout.parse("(reg: i1 i2 | lane: _*32 | warp: _*4)")
 CASES += [
     ("small buffer", "one element for each row and warp", exchange("f32", 15, FOUR)),
-    ("bool exchange", "bools are not combined over warps", exchange("bool", 16, FOUR, "or")),
     (
         "three parts",
         "a number of warps that is no power of two",
@@ -202,14 +157,6 @@ def expand_to_another_layout(text: Text) -> None:
 @refused("scalars need no broadcast")
 def broadcast_of_a_scalar(text: Text) -> None:
     text.op("math.broadcast", text.zero, type=text.reg("s32", LINE))
-
-
-@refused("broadcasting s16 tiles is not in this version")
-def broadcast_of_narrow_integers(text: Text) -> None:
-    row = ACC.drop(1).squeeze("reg")
-    value = loaded(text, "s16", row)
-    thin = text.op("math.expand", value, type=text.reg("s16", row.insert(1)), axis=1)
-    text.op("math.broadcast", thin, type=text.reg("s16", ACC))
 
 
 @refused("broadcast one axis at a time")
@@ -237,27 +184,11 @@ def slice_beyond_the_tile(text: Text) -> None:
     text.op("cta.slice", loaded(text, "f32", ACC), type=type, axis=1, start=48)
 
 
-@refused("the slice cuts packed registers")
-def slice_of_halves(text: Text) -> None:
-    layout = Layout.parse("(reg: j1 j2 | lane: i1 i2 i4 i8 i16)")
-    to = Layout.parse("(reg: j1*1 | lane: i1 i2 i4 i8 i16)")
-    text.op("cta.slice", loaded(text, "bf16", layout), type=text.reg("bf16", to), axis=1, start=1)
-
-
 @refused("needs an exchange between threads")
 def convert_between_threads(text: Text) -> None:
     to = blocked((64, 64), 128, 4, 32)
     value = loaded(text, "f32", ACC)
     text.op("cta.convert", value, type=text.reg("f32", to), layout=text.layout(to))
-
-
-@refused("converting tiles of s8 is not in this version")
-def convert_bytes(text: Text) -> None:
-    source, to = (
-        Layout.parse(f"(reg: {r} | lane: i1 i2 i4 i8 i16)") for r in ("j1 j2 j4", "j4 j1 j2")
-    )
-    value = loaded(text, "s8", source)
-    text.op("cta.convert", value, type=text.reg("s8", to), layout=text.layout(to))
 
 
 # --- shared memory -------------------------------------------------------------------------------
@@ -305,12 +236,6 @@ def put_of_bools(text: Text) -> None:
 def get_of_bools(text: Text) -> None:
     tile = buffer(text, "bool", swizzled(64, 64, 8, 0))
     text.op("cta.get", tile, type=text.reg("bool", ACC), instruction="load")
-
-
-@refused("cannot be taken out in this version")
-def put_of_single_bytes(text: Text) -> None:
-    tile = buffer(text, "s8", swizzled(64, 64, 8, 0).transpose())
-    text.op("cta.put", tile, loaded(text, "s8", ACC), instruction="store")
 
 
 @refused("no full 32-bit register of packed elements")

@@ -2,8 +2,8 @@
 
 The law is that of repeated squaring: x ** (2 n) = (x ** n) ** 2, and one factor more where the
 exponent is odd; x ** -n = 1 / x ** n for floats. The base is computed once. Narrow floats are
-multiplied in f32 and rounded once at the end, as all functions are. Other exponents are no products:
-the message names the function that takes them.
+multiplied in f32 and rounded once at the end, as all functions are. Other exponents are no
+products: the message names the function that takes them.
 """
 
 from __future__ import annotations
