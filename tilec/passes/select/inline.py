@@ -12,8 +12,8 @@ from tilec.ir import inline
 from tilec.ir.declare import Refused
 from tilec.ir.levels import math, ptx
 from tilec.ir.types import Bits, Register, Scalar
-from tilec.passes.select.elementwise import element_count
 from tilec.passes.select.selector import PtxValue, Selector, is_packed, lowers
+from tilec.passes.select.widths import element_count
 
 
 def _kind(wanted: inline.Class) -> str:
