@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -265,7 +266,9 @@ Rule = Callable[[Group, Any], None]
 _RULES: dict[type[Op], Rule] = {}
 
 
-def _means(*ops: type[Op]) -> Callable[[Rule], Rule]:
+def means(*ops: type[Op]) -> Callable[[Rule], Rule]:
+    """Register what op classes do."""
+
     def register(rule: Rule) -> Rule:
         _RULES.update(dict.fromkeys(ops, rule))
         return rule
@@ -273,74 +276,74 @@ def _means(*ops: type[Op]) -> Callable[[Rule], Rule]:
     return register
 
 
-@_means(cta.ExtentOf)
+@means(cta.ExtentOf)
 def _extent(g: Group, op: cta.ExtentOf) -> None:
     g.values[op.out] = g.values[op.array].shape[op.axis]
 
 
-@_means(cta.TensorMapOf)
+@means(cta.TensorMapOf)
 def _map(g: Group, op: cta.TensorMapOf) -> None:
     assert len(op.axes) == len(op.array.type.shape), "a map names every axis of its array"
     g.values[op.out] = g.values[op.array]
 
 
-@_means(cta.MakeRing, cta.Buffer, cta.Sync, cta.Publish)
+@means(cta.MakeRing, cta.Buffer, cta.Sync, cta.Publish)
 def _nothing(g: Group, op: Op) -> None:
     pass
 
 
-@_means(math.Constant)
+@means(math.Constant)
 def _constant(g: Group, op: math.Constant) -> None:
     g.values[op.out] = op.value
 
 
-@_means(math.Cast)
+@means(math.Cast)
 def _cast(g: Group, op: math.Cast) -> None:
     g.values[op.out] = g.values[op.x]
 
 
-@_means(math.Fill)
+@means(math.Fill)
 def _fill(g: Group, op: math.Fill) -> None:
     g.values[op.out] = np.full(op.out.type.shape, g.values[op.x])
 
 
-@_means(math.Expand)
+@means(math.Expand)
 def _expand(g: Group, op: math.Expand) -> None:
     g.values[op.out] = np.expand_dims(g.values[op.x], op.axis)
 
 
-@_means(math.Squeeze)
+@means(math.Squeeze)
 def _squeeze(g: Group, op: math.Squeeze) -> None:
     g.values[op.out] = np.squeeze(g.values[op.x], op.axis)
 
 
-@_means(math.Broadcast)
+@means(math.Broadcast)
 def _broadcast(g: Group, op: math.Broadcast) -> None:
     g.values[op.out] = np.broadcast_to(g.values[op.x], op.out.type.shape)
 
 
-@_means(math.Compare)
+@means(math.Compare)
 def _compare(g: Group, op: math.Compare) -> None:
     g.values[op.out] = _RELATION[op.relation](g.values[op.x], g.values[op.y])
 
 
-@_means(math.Elementwise)
+@means(math.Elementwise)
 def _math(g: Group, op: math.Elementwise) -> None:
     with np.errstate(all="ignore"):
         g.values[op.results[0]] = _MEANING[type(op)](*(g.values[v] for v in op.operands))
 
 
-@_means(cta.Convert)
+@means(cta.Convert)
 def _convert(g: Group, op: cta.Convert) -> None:
     g.values[op.out] = g.values[op.x]
 
 
-@_means(cta.Exchange)
+@means(cta.Exchange)
 def _exchange(g: Group, op: cta.Exchange) -> None:
     g.values[op.out] = g.values[op.x]
 
 
-@_means(fold.Fold, fold.FoldWarps)
+@means(fold.Fold, fold.FoldWarps)
 def _fold(g: Group, op: fold.Fold | fold.FoldWarps) -> None:
     parts = np.moveaxis(g.values[op.x], op.axis, 0)
     step = op.out.type.shape[op.axis]
@@ -351,7 +354,7 @@ def _fold(g: Group, op: fold.Fold | fold.FoldWarps) -> None:
     g.values[op.out] = np.moveaxis(parts, 0, op.axis)
 
 
-@_means(cta.Slice)
+@means(cta.Slice)
 def _slice(g: Group, op: cta.Slice) -> None:
     x = g.values[op.x]
     index = [slice(None)] * x.ndim
@@ -359,12 +362,12 @@ def _slice(g: Group, op: cta.Slice) -> None:
     g.values[op.out] = x[tuple(index)]
 
 
-@_means(cta.Coordinates)
+@means(cta.Coordinates)
 def _coordinates(g: Group, op: cta.Coordinates) -> None:
     g.values[op.out] = np.indices(op.out.type.shape)[op.axis]
 
 
-@_means(cta.ReduceThread)
+@means(cta.ReduceThread)
 def _reduce_thread(g: Group, op: cta.ReduceThread) -> None:
     """All parts in the first place of the axis, the identity elsewhere."""
     x = g.values[op.x]
@@ -376,7 +379,7 @@ def _reduce_thread(g: Group, op: cta.ReduceThread) -> None:
     g.values[op.out] = out
 
 
-@_means(cta.ReduceLanes)
+@means(cta.ReduceLanes)
 def _reduce_lanes(g: Group, op: cta.ReduceLanes) -> None:
     g.values[op.out] = _REDUCE[op.kind].reduce(g.values[op.x], axis=op.axis)
 
@@ -384,7 +387,7 @@ def _reduce_lanes(g: Group, op: cta.ReduceLanes) -> None:
 # --- moving tiles ------------------------------------------------------------------------------
 
 
-def _overlap(
+def overlap(
     array: np.ndarray,
     origin: list[int],
     axes: tuple[int, ...],
@@ -404,7 +407,7 @@ def _overlap(
     return tuple(there), tuple(here)
 
 
-def _ordered(axes: tuple[int, ...]) -> tuple[int, ...]:
+def ordered(axes: tuple[int, ...]) -> tuple[int, ...]:
     """The tile axes in the order of the array axes that they run along."""
     return tuple(int(a) for a in np.argsort(axes))
 
@@ -418,9 +421,9 @@ def _gather(
     fill: float,
 ) -> np.ndarray:
     out = np.full(shape, float(fill))
-    there, here = _overlap(array, origin, axes, shape, bounded)
+    there, here = overlap(array, origin, axes, shape, bounded)
     if all(part.stop > part.start for part in here):
-        out.transpose(_ordered(axes))[tuple(here[a] for a in _ordered(axes))] = array[there]
+        out.transpose(ordered(axes))[tuple(here[a] for a in ordered(axes))] = array[there]
     return out
 
 
@@ -431,62 +434,69 @@ def _scatter(
     axes: tuple[int, ...],
     bounded: tuple[int, ...] | None,
 ) -> None:
-    there, here = _overlap(array, origin, axes, value.shape, bounded)
+    there, here = overlap(array, origin, axes, value.shape, bounded)
     if all(part.stop > part.start for part in here):
-        array[there] = value[here].transpose(_ordered(axes))
+        array[there] = value[here].transpose(ordered(axes))
 
 
-def _origin(g: Group, origin: tuple[Value[Any], ...]) -> list[int]:
+def origin_of(g: Group, origin: tuple[Value[Any], ...]) -> list[int]:
+    """The numbers of a place in an array."""
     return [int(g.values[v]) for v in origin]
 
 
-@_means(cta.Read)
+@means(cta.Read)
 def _read(g: Group, op: cta.Read) -> None:
-    where = _origin(g, op.origin)
+    where = origin_of(g, op.origin)
     array = g.values[op.array]
     g.values[op.out] = _gather(array, where, op.axes, op.out.type.shape, op.bounded, op.fill)
 
 
-@_means(cta.ReadScalar)
+@means(cta.ReadScalar)
 def _read_scalar(g: Group, op: cta.ReadScalar) -> None:
-    g.values[op.out] = g.values[op.array][tuple(_origin(g, op.origin))]
+    g.values[op.out] = g.values[op.array][tuple(origin_of(g, op.origin))]
 
 
-@_means(cta.Write)
-def _write(g: Group, op: cta.Write) -> None:
-    where = _origin(g, op.origin)
-    value = np.asarray(g.values[op.value])
-    array = g.values[op.array]
-    for axis, end in zip(op.limited, where[array.ndim :], strict=True):
-        # What lies beyond the end of a range is not looked at, whatever it holds.
+def before_ends(op: Any, value: np.ndarray, where: list[int], rank: int) -> np.ndarray:
+    """What lies beyond the end of a range is not looked at, whatever it holds."""
+    for axis, end in zip(op.limited, where[rank:], strict=True):
         left = max(end - where[op.axes[axis]], 0)
         value = value[tuple(slice(left) if a == axis else slice(None) for a in range(value.ndim))]
+    return value
+
+
+@means(cta.Write)
+def _write(g: Group, op: cta.Write) -> None:
+    where = origin_of(g, op.origin)
+    value = np.asarray(g.values[op.value])
+    array = g.values[op.array]
+    value = before_ends(op, value, where, array.ndim)
     _scatter(array, value, where[: array.ndim], op.axes, op.bounded)
 
 
-@_means(cta.Load)
+@means(cta.Load)
 def _load(g: Group, op: cta.Load) -> None:
     stage = g.values[op.stage]
     part = stage.ring.stages[stage.place][op.part]
-    part[...] = _gather(g.values[op.source], _origin(g, op.origin), op.axes, part.shape, None, 0.0)
+    where = origin_of(g, op.origin)
+    part[...] = _gather(g.values[op.source], where, op.axes, part.shape, None, 0.0)
     stage.loaded += 1
     if stage.loaded == len(stage.ring.stages[stage.place]):
         stage.ring.filled[stage.place] += 1
 
 
-@_means(cta.Release)
+@means(cta.Release)
 def _release(g: Group, op: cta.Release) -> None:
     stage = g.values[op.slot]
     stage.ring.released[stage.place] += 1
 
 
-@_means(cta.Part)
+@means(cta.Part)
 def _part(g: Group, op: cta.Part) -> None:
     stage = g.values[op.slot]
     g.values[op.out] = stage.ring.stages[stage.place][op.index]
 
 
-@_means(cta.Window)
+@means(cta.Window)
 def _window(g: Group, op: cta.Window) -> None:
     block = int(g.values[op.block])
     view = g.values[op.x][block * op.rows : (block + 1) * op.rows]
@@ -494,35 +504,35 @@ def _window(g: Group, op: cta.Window) -> None:
     g.values[op.out] = view
 
 
-@_means(cta.TransposeView)
+@means(cta.TransposeView)
 def _transpose(g: Group, op: cta.TransposeView) -> None:
     g.values[op.out] = g.values[op.x].T
 
 
-@_means(cta.Put)
+@means(cta.Put)
 def _put(g: Group, op: cta.Put) -> None:
     g.values[op.target][...] = g.values[op.value]
 
 
-@_means(cta.Get)
+@means(cta.Get)
 def _get(g: Group, op: cta.Get) -> None:
     g.values[op.out] = g.values[op.x].copy()
 
 
-@_means(cta.StoreTile)
+@means(cta.StoreTile)
 def _store(g: Group, op: cta.StoreTile) -> None:
     array, view = g.values[op.target], g.values[op.x]
-    where = _origin(g, op.origin)
+    where = origin_of(g, op.origin)
     g.stores.append(lambda: _scatter(array, view.copy(), where, op.axes, None))
 
 
-@_means(cta.DrainStores)
+@means(cta.DrainStores)
 def _drain(g: Group, op: cta.DrainStores) -> None:
     while len(g.stores) > op.pending:
         g.stores.pop(0)()
 
 
-@_means(cta.Product)
+@means(cta.Product)
 def _product(g: Group, op: cta.Product) -> None:
     acc = None if op.acc is None else g.values[op.acc]
     flight = Flight(g.values[op.a], g.values[op.b], acc)
@@ -530,13 +540,13 @@ def _product(g: Group, op: cta.Product) -> None:
     g.values[op.out] = flight
 
 
-@_means(cta.Commit)
+@means(cta.Commit)
 def _commit(g: Group, op: cta.Commit) -> None:
     g.groups.append(g.open)
     g.open = []
 
 
-@_means(cta.Settle)
+@means(cta.Settle)
 def _settle(g: Group, op: cta.Settle) -> None:
     while len(g.groups) > op.pending:
         for flight in g.groups.pop(0):
@@ -545,3 +555,7 @@ def _settle(g: Group, op: cta.Settle) -> None:
         result = g.values[flight].result
         assert result is not None, "a flight is handed out before it is done"
         g.values[value] = result
+
+
+# The ops of family ``memory`` have a file of their own, which registers them here.
+import_module("tests.passes.cta_places")

@@ -161,6 +161,24 @@ def _store(op: ptx.Store, at: Registers) -> Iterator[Step]:
         yield Step(_guarded(op.guard, at, head, *place, ", ", *text))
 
 
+@template(ptx.Red)
+def _red(op: ptx.Red, at: Registers) -> Iterator[Step]:
+    vector, text = _vector(at(op.value))
+    head = f"red.global.{op.operation}{vector}.{op.width} "
+    yield Step(_guarded(op.guard, at, head, *_place(op.address, op.offset, at), ", ", *text))
+
+
+@template(ptx.Atom)
+def _atom(op: ptx.Atom, at: Registers) -> Iterator[Step]:
+    (out,), kind = at.owned(op.out), op.out.type.kind
+    yield Step((f"mov.{kind} ", out, f", {literal(kind, op.otherwise)}"), (out,))
+    values = [*([op.compare] if op.compare is not None else []), op.value]
+    text = listed([at(value)[0] for value in values])
+    place = _place(op.address, 0, at)
+    head = f"atom.global.{op.operation}.{op.width} "
+    yield Step(_guarded(op.guard, at, head, out, ", ", *place, ", ", *text), (out,), (out,))
+
+
 @template(ptx.LoadMatrix)
 def _load_matrix(op: ptx.LoadMatrix, at: Registers) -> Iterator[Step]:
     outs = at.owned(op.out)

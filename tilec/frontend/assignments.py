@@ -26,6 +26,7 @@ from tilec.frontend.meet import axes_of, exactly, is_weak
 from tilec.frontend.names import Binding, Broken
 from tilec.frontend.places import is_at, scattered, write_at
 from tilec.frontend.subscripts import has_places, selection
+from tilec.frontend.updates import augmented
 from tilec.source import Span
 
 
@@ -131,11 +132,9 @@ class Assignments(Expressions):
                 result = self.arithmetic(node.op, old, value, node.span)
             self.set_name(node.target, result, node.span)
             return
-        array = self._array_target(node.target)
-        if array is not None and array.type.mode == "inout":  # type: ignore[union-attr]
-            self.report.not_yet(
-                "an atomic update", node.span, "accumulate in a tile and store it once"
-            )
+        if is_at(node.target) or self._array_target(node.target) is not None:
+            augmented(self, node)
+            return
         self.expression(node.target)
         self._not_stored(node.target)
 

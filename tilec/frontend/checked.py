@@ -298,6 +298,21 @@ class MeaningOf(Expr):
 
 
 @dataclass(eq=False)
+class Atomic(Expr):
+    """Elements at places are updated; what was there, and ``fill`` outside the array.
+
+    ``update`` is the name of an operation; with ``expected`` elements that equal it are replaced.
+    """
+
+    array: Variable
+    places: tuple[Expr, ...]
+    expected: Expr | None
+    value: Expr
+    fill: Expr
+    update: str
+
+
+@dataclass(eq=False)
 class Statement:
     """Base of checked statements."""
 
@@ -324,20 +339,22 @@ class PtxSteps(Statement):
 
 @dataclass(eq=False)
 class Store(Statement):
-    """Elements of an array are written."""
+    """Elements of an array are written, or updated in memory where ``update`` says how."""
 
     array: Variable
     subscripts: tuple[Expr, ...]
     value: Expr
+    update: str = ""
 
 
 @dataclass(eq=False)
 class Scatter(Statement):
-    """Elements at computed places are written; those outside the array are dropped."""
+    """Elements at computed places are written or updated; those outside the array are dropped."""
 
     array: Variable
     places: tuple[Expr, ...]
     value: Expr
+    update: str = ""
 
 
 @dataclass(eq=False)

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from tilec.frontend import ast
 from tilec.frontend.checked import (
+    Atomic,
     Expr,
     Inlined,
+    Let,
     Product,
     Scatter,
     Statement,
@@ -179,7 +181,8 @@ def _at(value: Expr, span: Span) -> Expr:
 def stores(block: list[Statement]) -> Iterator[Statement]:
     """The stores in a block and the blocks within it."""
     for node in block:
-        if isinstance(node, Store | Scatter):
+        updates = isinstance(node, Let) and isinstance(node.value, Atomic)
+        if updates or isinstance(node, Store | Scatter):
             yield node
         for part in fields(node):
             inner = getattr(node, part.name)

@@ -119,7 +119,8 @@ class _Lowering:
             case c.Store():
                 subscripts = self.several(node.subscripts)
                 value = self.expression(node.value)
-                self.add(tile.Store(self.values[node.array], value, subscripts), node.span)
+                array = self.values[node.array]
+                self.add(tile.Store(array, value, subscripts, update=node.update), node.span)
             case c.Scatter():
                 self.scatter(node)
             case c.Repeat():
@@ -273,12 +274,12 @@ class _Lowering:
         array, places = self.values[node.array], self.several(node.places)
         value = self.expression(node.value)
         if isinstance(value.type, Tile):
-            self.add(tile.Scatter(array, value, places), node.span)
+            self.add(tile.Scatter(array, value, places, update=node.update), node.span)
             return
         inside = self.inside_of(node.array, places, node.span)
         then = Region()
         with self.build.inside(then):
-            self.add(tile.Store(array, value, places), node.span)
+            self.add(tile.Store(array, value, places, update=node.update), node.span)
         self.add(flow.If(inside, types=(), then=then, otherwise=Region()), node.span)
 
     def gathered(self, node: c.Gathered) -> Value[Any]:
@@ -392,10 +393,21 @@ class _Lowering:
             case c.WholeAxis():
                 assert isinstance(node.type, c.IndexType)
                 return tile.Whole(self.values[node.array], node.axis, node.type.axis.size)
+            case c.Atomic():
+                return self.atomic(node)
             case c.Load():
                 subscripts = self.several(node.subscripts)
                 return tile.Load(self.values[node.array], subscripts)
         raise TypeError(f"{type(node).__name__} has no lowering")
+
+    def atomic(self, node: c.Atomic) -> Op:
+        """An update that gives what was there."""
+        array, places = self.values[node.array], self.several(node.places)
+        value, fill = self.expression(node.value), self.expression(node.fill)
+        if node.expected is None:
+            return tile.Atomic(array, value, fill, places, update=node.update)
+        expected = self.expression(node.expected)
+        return tile.CompareExchange(array, expected, value, fill, places)
 
     def product(self, node: c.Product) -> Op:
         """``left @ right`` added to its start, or to zeros."""

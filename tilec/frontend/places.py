@@ -71,7 +71,7 @@ def read_at(check: Expressions, node: ast.Call, place: ast.Attribute) -> Expr:
     check.readable(array, node.span)
     fill = check.value(keywords["fill"])
     fill = exactly(check.report, fill, array.type.dtype, (), array.span, f"`{array.name}`")
-    places = [_place(check, array, n, item) for n, item in enumerate(node.arguments)]
+    places = places_of(check, array, node.arguments)
     check_rank(check, array, len(places), node.span)
     return gathered(check, array, places, fill, node.span)
 
@@ -89,7 +89,7 @@ def write_at(check: Expressions, node: ast.Call, value: Expr, span: Span) -> Sca
             help=f"write `{node.function.span.text}(..., drop) = ...`",
         )
     check.writable(array, span)
-    found = [_place(check, array, n, item) for n, item in enumerate(items) if item is not None]
+    found = places_of(check, array, [item for item in items if item is not None])
     check_rank(check, array, len(found), node.span)
     return scattered(check, array, found, value, node.span, span)
 
@@ -104,7 +104,7 @@ def gathered(
     """A read of the elements at these places."""
     assert isinstance(array.type, ArrayType)
     dtype = array.type.dtype
-    axes, spread_out = _together(check, places, span)
+    axes, spread_out = together(check, places, span)
     if fill is None:
         fill = Const(ScalarType(dtype), span, 0.0 if dtype.is_float else 0)
     kind = TileType(dtype, axes) if axes else ScalarType(dtype)
@@ -121,10 +121,15 @@ def scattered(
 ) -> Scatter:
     """A store of the elements at these places."""
     assert isinstance(array.type, ArrayType)
-    axes, spread_out = _together(check, places, span)
+    axes, spread_out = together(check, places, span)
     dtype = array.type.dtype
     value = exactly(check.report, value, dtype, axes, target, f"`{target.text}`")
     return Scatter(span, array, spread_out, value)
+
+
+def places_of(check: Expressions, array: Variable, items: Sequence[ast.Expression]) -> list[Expr]:
+    """Each subscript as the places that it names along its axis."""
+    return [_place(check, array, n, item) for n, item in enumerate(items)]
 
 
 def _place(check: Expressions, array: Variable, axis: int, item: ast.Expression) -> Expr:
@@ -139,7 +144,7 @@ def _place(check: Expressions, array: Variable, axis: int, item: ast.Expression)
     return as_places(check, array, found)
 
 
-def _together(
+def together(
     check: Expressions, places: Sequence[Expr], span: Span
 ) -> tuple[tuple[Axis, ...], tuple[Expr, ...]]:
     """The axes that the places have together, and each place along all of them."""

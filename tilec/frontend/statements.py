@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
-from tilec.frontend import ast
+from tilec.frontend import ast, updates
 from tilec.frontend.assignments import Assignments
 from tilec.frontend.build_ast import nested_too_deeply
 from tilec.frontend.checked import (
@@ -180,6 +180,9 @@ class Checker(Assignments):
                 static_assert(self, call)
                 return
             function = self.function_of(call)
+            if function is None and updates.is_update(call):
+                updates.statement(self, call)
+                return
             if function is None:
                 self.expression(call)
             elif not self.inline(function, call):

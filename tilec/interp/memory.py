@@ -1,13 +1,15 @@
 """Arrays during interpretation: reads, writes, and who touched what in a parallel loop.
 
 A written array remembers, for each element, which iteration of the current ``tile.parallel`` wrote
-it and which read it; two different iterations on one element, one of them writing, are a race.
+it, which read it and which updated it; two different iterations on one element, one of them
+writing, are a race, and so is one that updates what another one reads or writes.
 Elements are told apart by their subscripts, so an output whose own elements overlap in memory must
 be refused by whoever passes it in.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -43,22 +45,25 @@ class Memory:
         self.writable = type.mode != "in"
         self._writer: Data | None = None
         self._reader: Data | None = None
+        self._updater: Data | None = None
 
     def begin_parallel(self) -> None:
         """Forget who touched what: a new launch phase starts."""
         if self.writable:
             self._writer = np.zeros(self.data.shape, np.int32)
+            self._updater = None
             if self.type.mode == "inout":  # nothing else that is written is read
                 self._reader = np.zeros(self.data.shape, np.int32)
 
     def end_parallel(self) -> None:
         """The phase is over; what follows is ordered behind it."""
-        self._writer = self._reader = None
+        self._writer = self._reader = self._updater = None
 
     def read(self, where: Selection, iteration: int) -> Data:
         """Elements in their carrier."""
         if self._writer is not None and self._reader is not None:
             self._refuse_others(self._writer[where], iteration, "read here, written")
+            self._refuse_updates(where, iteration, "read here, updated")
             seen = self._reader[where]
             mine = (seen == _NOBODY) | (seen == iteration)
             self._reader[where] = np.where(mine, iteration, _MANY)
@@ -68,10 +73,30 @@ class Memory:
         """Store carried values."""
         if self._writer is not None:
             self._refuse_others(self._writer[where], iteration, "written here and")
+            self._refuse_updates(where, iteration, "written here, updated")
             if self._reader is not None:
                 self._refuse_others(self._reader[where], iteration, "written here, read")
             self._writer[where] = iteration
         self.data[where] = encode(self.type.dtype, np.asarray(values), self.data.dtype)
+
+    def update(self, where: Selection, how: Callable[[Data], Data], iteration: int) -> Data:
+        """Replace elements by ``how`` of them, as nobody else sees in between; the old ones."""
+        if self._writer is not None:
+            self._refuse_others(self._writer[where], iteration, "updated here, written")
+            if self._reader is not None:
+                self._refuse_others(self._reader[where], iteration, "updated here, read")
+            if self._updater is None:
+                self._updater = np.zeros(self.data.shape, np.int32)
+            known = self._updater[where]
+            mine = (known == _NOBODY) | (known == iteration)
+            self._updater[where] = np.where(mine, iteration, _MANY)
+        old = decode(self.type.dtype, self.data[where], self.wide)
+        self.data[where] = encode(self.type.dtype, np.asarray(how(old)), self.data.dtype)
+        return old
+
+    def _refuse_updates(self, where: Selection, iteration: int, what: str) -> None:
+        if self._updater is not None:
+            self._refuse_others(self._updater[where], iteration, what)
 
     def _refuse_others(self, touched: Any, iteration: int, what: str) -> None:
         others = (touched != _NOBODY) & (touched != iteration)

@@ -15,6 +15,7 @@ from tilec.interp import elementwise
 from tilec.interp.machine import Held, Indices, Machine, held, meaning
 from tilec.interp.memory import InterpretError, Memory, unwritten
 from tilec.interp.numbers import Data, poison
+from tilec.interp.updates import update_each
 from tilec.ir.core import Value
 from tilec.ir.levels import tile
 from tilec.ir.types import Tile
@@ -88,7 +89,8 @@ def _places(
 ) -> tuple[tuple[Data, ...], Data, tuple[slice, ...], tuple[int | None, ...]]:
     """Coordinates of the valid elements, which of them are inside, and where they are."""
     valid = _valid(machine, list(coordinates))
-    part = tuple(slice(n) for n in valid)
+    # Once padding is explicit, what does not exist is known by its place, outside the array.
+    part = tuple(slice(None if machine.explicit else n) for n in valid)
     at = tuple(np.asarray(machine.data(v))[part].astype(np.int64) for v in coordinates)
     inside = np.ones(at[0].shape, np.bool_)
     for one, extent in zip(at, memory.data.shape, strict=True):
@@ -103,12 +105,7 @@ def _gather(machine: Machine, op: tile.Gather) -> Held:
     fill = machine.data(op.fill)
     found = np.full(inside.shape, fill, fill.dtype)
     found[inside] = memory.read(tuple(one[inside] for one in at), machine.iteration)
-    if not isinstance(op.out.type, Tile):
-        return held(found)
-    outside = np.zeros((), fill.dtype) if machine.explicit else poison(op.out.type.dtype)
-    data = np.full(machine.shape(op.out.type), outside, fill.dtype)
-    data[part] = found
-    return held(data, valid)
+    return _whole(machine, op, found, part, valid)
 
 
 @meaning(tile.Scatter)
@@ -116,10 +113,52 @@ def _scatter(machine: Machine, op: tile.Scatter) -> None:
     memory = machine.memory(op.array)
     at, inside, part, _ = _places(machine, memory, op.coordinates)
     where = tuple(one[inside] for one in at)
+    if op.update:
+        value = np.asarray(machine.data(op.value))[part][inside]
+        update_each(machine, memory, where, value, op.update)
+        return
     places = np.stack(where, axis=-1) if where else np.zeros((0, 0))
     if len(np.unique(places, axis=0)) < len(places):
         raise InterpretError(f"race: two elements are written to one place of {memory.name}")
     memory.write(where, np.asarray(machine.data(op.value))[part][inside], machine.iteration)
+
+
+def _found(machine: Machine, op: Any, update: str, expected: Value[Any] | None) -> Held:
+    memory = machine.memory(op.array)
+    at, inside, part, valid = _places(machine, memory, op.coordinates)
+    value = np.asarray(machine.data(op.value))[part][inside]
+    wanted = None if expected is None else np.asarray(machine.data(expected))[part][inside]
+    fill = machine.data(op.fill)
+    found = np.full(inside.shape, fill, fill.dtype)
+    where = tuple(one[inside] for one in at)
+    found[inside] = update_each(machine, memory, where, value, update, wanted)
+    return _whole(machine, op, found, part, valid)
+
+
+@meaning(tile.Atomic)
+def _atomic(machine: Machine, op: tile.Atomic) -> Held:
+    return _found(machine, op, op.update, None)
+
+
+@meaning(tile.CompareExchange)
+def _compare_exchange(machine: Machine, op: tile.CompareExchange) -> Held:
+    return _found(machine, op, "exchange", op.expected)
+
+
+def _whole(
+    machine: Machine,
+    op: Any,
+    found: Data,
+    part: tuple[slice, ...],
+    valid: tuple[int | None, ...],
+) -> Held:
+    """What was found, as a tile whose other elements do not exist."""
+    if not isinstance(op.out.type, Tile):
+        return held(found)
+    outside = np.zeros((), found.dtype) if machine.explicit else poison(op.out.type.dtype)
+    data = np.full(machine.shape(op.out.type), outside, found.dtype)
+    data[part] = found
+    return held(data, valid)
 
 
 @meaning(tile.Temp)

@@ -11,6 +11,7 @@ from tilec.interp.elementwise import settle
 from tilec.interp.machine import Held, Indices, Machine, held, meaning, with_fill
 from tilec.interp.memory import InterpretError, Memory, Selection
 from tilec.interp.numbers import Data, poison, rounded
+from tilec.interp.updates import update_in_order
 from tilec.ir.core import Value
 from tilec.ir.declare import Effects
 from tilec.ir.levels import tile
@@ -186,6 +187,9 @@ def _store(machine: Machine, op: tile.Store) -> None:
     memory, data = machine.memory(op.array), machine.data(op.value)
     where = _select(machine, memory, op.subscripts)
     valid = tuple(slice(s.valid) for s in _spans(machine, op.subscripts))
+    if op.update:
+        update_in_order(machine, memory, where, op.update, data[valid])
+        return
     memory.write(where, data[valid], machine.iteration)
 
 

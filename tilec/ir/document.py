@@ -14,7 +14,7 @@ from types import ModuleType
 
 from tilec.ir.core import Op
 from tilec.ir.declare import Effects, FieldSpec
-from tilec.ir.levels import LEVELS, cta, flow, fold, math, ptx, tile
+from tilec.ir.levels import LEVELS, cta, flow, fold, math, memory, ptx, tile
 from tilec.ir.types import Type
 
 FAMILIES: dict[str, ModuleType] = {
@@ -23,6 +23,7 @@ FAMILIES: dict[str, ModuleType] = {
     "flow": flow,
     "cta": cta,
     "fold": fold,
+    "memory": memory,
     "ptx": ptx,
 }
 """Op families in the order in which a program meets them."""

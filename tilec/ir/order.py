@@ -18,7 +18,7 @@ from typing import Any
 
 from tilec.ir.core import Op, Value
 from tilec.ir.held import OLD, Products, Reading, Stage, State, Written
-from tilec.ir.levels import cta
+from tilec.ir.levels import cta, memory
 from tilec.ir.levels.fold import FoldWarps
 from tilec.ir.places import Place, place_of
 from tilec.ir.types import Flight, Shared
@@ -305,8 +305,8 @@ def _get(state: State, op: cta.Get, reports: Reports) -> None:
     state.readings |= {Reading(op, place, over=True)}
 
 
-@_rule(cta.Exchange, FoldWarps)
-def _exchange(state: State, op: cta.Exchange, reports: Reports) -> None:
+@_rule(cta.Exchange, FoldWarps, memory.Share)
+def _exchange(state: State, op: cta.Exchange | memory.Share, reports: Reports) -> None:
     """It orders its buffer by itself."""
     _used(state, op.buffer, op, reports)
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from tilec.ir.core import Kernel, Op, Region, Value
-from tilec.ir.levels import cta, flow
+from tilec.ir.levels import cta, flow, memory
 from tilec.ir.types import Ring, Shared
 from tilec.ir.verify import Fault
 from tilec.layout.shared import swizzle_of
@@ -227,7 +227,7 @@ def _named_barriers(kernel: Kernel) -> Iterator[_Named]:
     for role in _roles(kernel):
         groups = role.warps // role.group
         for op in role.body.walk():
-            if isinstance(op, cta.Sync | cta.Exchange):
+            if isinstance(op, cta.Sync | cta.Exchange | memory.Share):
                 user = (role, op.barrier)
                 yield _Named(op, user, f"role {role.label}", op.barrier, groups)
 

@@ -108,6 +108,8 @@ class Axes:
             chosen = [s for s in op.subscripts if isinstance(s.type, Index)]
             for axis, index in enumerate(chosen):
                 self._join((index, 0), (value, axis))
+        elif isinstance(op, tile.Gather | tile.Scatter | tile.Atomic | tile.CompareExchange):
+            self._same([v for v in op.operands if isinstance(v.type, Tile)] + [*op.results])
         elif isinstance(op, tile.IndexValues | tile.Within):
             self._join((op.index, 0), (op.out, 0))
         elif isinstance(op, tile.Pad):

@@ -1,7 +1,8 @@
 """Make the fills that consumers ask for explicit, where an edge can occur.
 
 The invalid elements of a ragged tile mean nothing until somebody combines along that axis: a
-product needs zeros along K in both operands, a reduction its identity. Forward analysis says what
+product needs zeros along K in both operands, a reduction its identity, a place computed while
+running one outside the array. Forward analysis says what
 invalid elements hold along each axis class: loads fill with zero (form-ctas reads zeros outside an
 array, by TMA and by predicated loads alike), constants hold themselves, elementwise work on known
 values is computed, everything else is unknown. A ``tile.pad`` is added only where what is held is
@@ -16,11 +17,12 @@ from typing import Any
 from tilec.ir import rewrite
 from tilec.ir.core import Builder, Kernel, Op, Value
 from tilec.ir.levels import math, tile
-from tilec.ir.types import DType, Index, Tile
+from tilec.ir.types import DType, Extent, Index, Tile
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.constants import Number, constant_value, evaluate
 from tilec.passes.forming import may_be_partial
+from tilec.passes.runs import repeats_along
 
 
 def identity(kind: str, dtype: DType) -> Number:
@@ -74,6 +76,9 @@ class Held:
         if isinstance(op, tile.Load):
             runs = axis in self.axes.all_of(value)
             return 0 if runs and not self._of_range(op, axis) else None
+        if isinstance(op, tile.Gather):
+            # What does not exist has a place outside the array, and gets the fill.
+            return constant_value(op.fill) if axis in self.axes.all_of(value) else None
         if isinstance(op, tile.Pad):
             if self.axes.of(op.x, op.axis) is axis:
                 return op.value
@@ -146,6 +151,54 @@ class _Filler:
         return next(iter([*cut, *found]), None)
 
 
+PlaceOp = tile.Gather | tile.Scatter | tile.Atomic | tile.CompareExchange
+
+
+def _place_outside(filler: _Filler, op: PlaceOp, builder: Builder, seen: set[Value[Any]]) -> None:
+    """Elements that do not exist get the place -1, outside every array."""
+    places = list(op.coordinates)
+    for axis in range(len(places[0].type.shape) if isinstance(places[0].type, Tile) else 0):
+        along = filler.axes.of(op.coordinates[0], axis)
+        index = filler.ragged(along)
+        if along is None or index is None:
+            continue
+        extents = op.array.type.shape
+        if any(
+            leaves_array(filler.axes, value, along, extent)
+            for value, extent in zip(op.coordinates, extents, strict=True)
+        ):
+            continue
+        index = filler.visible(along, seen) or index
+        which = next((n for n, v in enumerate(places) if not repeats_along(v, axis)), 0)
+        places[which] = _outside(places[which], axis, index, builder)
+        filler.first = filler.first or op
+        filler.count += 1
+    op.coordinates = tuple(places)
+
+
+def _outside(value: Value[Any], axis: int, index: Value[Index], builder: Builder) -> Value[Any]:
+    """Padded with -1 along an axis, before it is spread along others."""
+    made = value.owner
+    if isinstance(made, math.Broadcast) and not repeats_along(value, axis):
+        small = _outside(made.x, axis, index, builder)
+        return builder.add(math.Broadcast(small, type=value.type), value.name).out
+    if isinstance(made, math.Expand) and axis != made.axis:
+        small = _outside(made.x, axis - (axis > made.axis), index, builder)
+        return builder.add(math.Expand(small, axis=made.axis, type=value.type), value.name).out
+    return builder.add(tile.Pad(value, index, axis=axis, value=-1), value.name).out
+
+
+def leaves_array(axes: Axes, value: Value[Any], along: AxisClass | None, extent: Extent) -> bool:
+    """Whether a coordinate is a loop's own index over that very extent: its edge is the array's."""
+    while isinstance(value.owner, math.Broadcast | math.Expand):
+        value = value.owner.x
+    made = value.owner
+    if along is None or not isinstance(made, tile.IndexValues):
+        return False
+    ranged = isinstance(made.index.owner, tile.Within)
+    return not ranged and axes.of(value, 0) is along and made.index.type.extent == extent
+
+
 def _fill(filler: _Filler, region: Any, seen: set[Value[Any]]) -> None:
     seen = seen | set(region.args)
     builder = Builder(region)
@@ -162,6 +215,8 @@ def _fill(filler: _Filler, region: Any, seen: set[Value[Any]]) -> None:
         elif isinstance(op, tile.Dot):
             op.a = filler.asked(op.a, 1, 0.0, builder, seen)
             op.b = filler.asked(op.b, 0, 0.0, builder, seen)
+        elif isinstance(op, PlaceOp):
+            _place_outside(filler, op, builder, seen)
         builder.add(op)
         seen.update(op.results)
 
@@ -173,4 +228,5 @@ def fill_padding(kernel: Kernel, ctx: Context) -> None:
     _fill(filler, kernel.body, set())
     if filler.count:
         ctx.remark(filler.first, f"{filler.count} fills are made explicit at ragged edges")
+        rewrite.remove_dead(kernel.body)  # places as they were before they were padded
         rewrite.remove_duplicates(kernel.body)

@@ -24,9 +24,11 @@ from tilec.ir.declare import Refused
 from tilec.ir.facts import Schedule
 from tilec.ir.levels import cta, flow, math, tile
 from tilec.ir.types import S32, Index, Scalar, Tile
+from tilec.passes import form_places  # noqa: F401  (registers its forms)
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.check_schedule import check_schedule
+from tilec.passes.crossings import array_of, crossed_arrays
 from tilec.passes.fit_tiles import fit_elements, fit_products
 from tilec.passes.form_products import (
     check_swizzles,
@@ -60,12 +62,18 @@ def choose_team(ctx: Context, axes: Axes, region: Region, schedule: Schedule) ->
         split, groups = product_team(axes, dots, schedule.warpgroups)
         return Team(WARPGROUP_WARPS, groups, split, split.size // groups, True)  # type: ignore[operator]
     warps = WARPGROUP_WARPS * (schedule.warpgroups or 1)
+    if crossed_arrays(region) or any(_is_update(op) for op in region.walk()):
+        return Team(warps, 1, None, 0)
     for op in region.walk():
         if isinstance(op, math.Reduce) and len(op.x.type.shape) == 2 and op.axis == 1:
             across, along = axes.of(op.x, 0), axes.of(op.x, 1)
             if across is not None and along is not None:
                 return _row_team(ctx, axes, region, warps, across, along)
     return Team(warps, 1, None, 0)
+
+
+def _is_update(op: Op) -> bool:
+    return isinstance(op, tile.Atomic | tile.CompareExchange)
 
 
 def _row_team(
@@ -115,6 +123,8 @@ def _region(
 def _op(f: Forming, op: Op, uses: Uses) -> None:
     f.body.loc = op.loc
     try:
+        if array_of(op) in f.crossed:
+            _wait_for_others(f)
         if isinstance(op, tile.ForTiles):
             _for_tiles(f, op, uses)
         elif isinstance(op, flow.For):
@@ -138,6 +148,16 @@ def _op(f: Forming, op: Op, uses: Uses) -> None:
         if str(refusal).startswith("line ") or op.loc is None:
             raise
         raise refused(op, str(refusal)) from None
+
+
+def _wait_for_others(f: Forming) -> None:
+    """What other threads did to an array in this iteration comes before what is done now."""
+    if f.team.groups > 1:
+        raise Refused(
+            "an array that is written, and accessed at computed places too, needs its warps in "
+            "one group: pin warpgroups = 1"
+        )
+    f.sync()
 
 
 def _load(f: Forming, op: tile.Load, users: list[Op]) -> None:
@@ -420,6 +440,7 @@ def form_ctas(kernel: Kernel, ctx: Context) -> None:
     group = role.add_arg(Scalar(S32), "group")
     top = Region(kernel.body.args)
     f = Forming(ctx, kernel, schedule, axes, team, frames, Builder(top), Builder(role), group)
+    f.crossed = crossed_arrays(kernel.body)
     for arg in kernel.body.args:
         f.values[arg] = arg
     uses = rewrite.uses(kernel.body)

@@ -16,8 +16,8 @@ from typing import Any
 
 from tilec.ir.core import Region, Value
 from tilec.ir.declare import Refused
-from tilec.ir.levels import cta, flow, math, tile
-from tilec.ir.types import Index, Register, Shared, Tile
+from tilec.ir.levels import cta, flow, math, memory, tile
+from tilec.ir.types import DType, Index, Register, Shared, Tile
 from tilec.layout.linear import Digit, Layout, LayoutError, LayoutRefusal
 from tilec.layout.matrices import matrix_plan
 from tilec.layout.shared import swizzled
@@ -55,6 +55,10 @@ class Staging:
 def form_store(f: Forming, op: tile.Store) -> None:
     """Write a tile, or a single element, to global memory."""
     f.body.loc = op.loc
+    if op.update:
+        f.ctx.remark(
+            op, f"{op.array.name} is updated by `{op.update}` in memory: atomic, in any order"
+        )
     if not isinstance(op.value.type, Tile):
         _scalar_store(f, op)
         return
@@ -63,6 +67,9 @@ def form_store(f: Forming, op: tile.Store) -> None:
         _write(f, op, f.get(op.value.owner.x), turned=True)
         return
     value = f.get(op.value)
+    if op.update:
+        _write(f, op, value)
+        return
     try:
         staging = _staging(f, op, value.type)
     except Refused as refusal:
@@ -137,6 +144,19 @@ def _write(f: Forming, op: tile.Store, value: Value[Register], *, turned: bool =
             if start:
                 ahead = constant(f.body, start)
                 origin[axes[-1]] = f.body.add(math.Add(first, ahead)).out
+        if op.update:
+            made = memory.Update(
+                op.array,
+                piece,
+                (*origin, *ends),
+                update=op.update,
+                axes=axes,
+                bounded=bounded,
+                vector=vector,
+                limited=limited,
+            )
+            f.once(op.value, made)
+            continue
         f.body.add(
             cta.Write(
                 op.array,
@@ -248,15 +268,22 @@ def _staged_store(f: Forming, op: tile.Store, value: Value[Register], staging: S
     )
 
 
-def _scalar_store(f: Forming, op: tile.Store) -> None:
-    """One element: a tile of extent one along the array's last axis, written once."""
+def single(f: Forming, dtype: DType) -> Register:
+    """A tile of one element that all threads of a group hold."""
     copies = {"lane": [Digit()] * 5}
     warps = f.team.warps.bit_length() - 1
     if warps:
         copies["warp"] = [Digit()] * warps
-    layout = Layout.make(copies, rank=1)
-    type = Register(op.array.type.dtype, (1,), layout)
+    return Register(dtype, (1,), Layout.make(copies, rank=1))
+
+
+def _scalar_store(f: Forming, op: tile.Store) -> None:
+    """One element: a tile of extent one along the array's last axis, written once."""
+    type = single(f, op.array.type.dtype)
     one = f.body.add(math.Fill(f.get(op.value), type=type)).out
     last = len(op.array.type.shape) - 1
     origin = tuple(f.get(s) for s in op.subscripts)
-    f.body.add(cta.Write(op.array, one, origin, axes=(last,)))
+    if op.update:
+        f.once(op.value, memory.Update(op.array, one, origin, update=op.update, axes=(last,)))
+    else:
+        f.body.add(cta.Write(op.array, one, origin, axes=(last,)))

@@ -21,6 +21,7 @@ from tilec.passes.form_strict import strict_sum
 from tilec.passes.forming import GROUP_BARRIER, Forming, users
 from tilec.passes.frames import slice_of
 from tilec.passes.raster import constant
+from tilec.passes.recompute import recomputed
 from tilec.passes.select.widths import carried_as
 
 Form = Callable[[Forming, Any], None]
@@ -28,7 +29,9 @@ FORMS: dict[type[Op], Form] = {}
 """How each tile op becomes ``cta`` ops."""
 
 
-def _forms(*ops: type[Op]) -> Callable[[Form], Form]:
+def forms(*ops: type[Op]) -> Callable[[Form], Form]:
+    """Register how op classes are formed."""
+
     def register(function: Form) -> Form:
         FORMS.update(dict.fromkeys(ops, function))
         return function
@@ -42,17 +45,21 @@ def elementwise(f: Forming, op: Op) -> None:
     operands = [f.get(v) for v in op.operands]
     registers = [t for t in types if isinstance(t, Register)]
     if registers:
-        operands = [_in_layout(f, v, registers[0].layout) for v in operands]
+        operands = [in_layout(f, v, registers[0].layout) for v in operands]
     made = f.body.add(type(op).from_parts(operands, op.attributes, [], types))
     for old, new in zip(op.results, made.results, strict=True):
         new.name = old.name
         f.values[old] = new
 
 
-def _in_layout(f: Forming, value: Value[Any], layout: Layout) -> Value[Any]:
+def in_layout(f: Forming, value: Value[Any], layout: Layout) -> Value[Any]:
     """The value in a layout, converted (and said so) if it has another one."""
     if not isinstance(value.type, Register) or value.type.layout == layout:
         return value
+    if register_moves(value.type.layout, layout) is None:
+        again = recomputed(f.body, value, layout)
+        if again is not None:
+            return again
     dtype = value.type.dtype
     price = conversion(value.type.layout, layout, max(32, dtype.bits))
     f.ctx.remark(
@@ -86,17 +93,17 @@ def _through_shared(f: Forming, value: Value[Register], layout: Layout) -> Value
     return found
 
 
-@_forms(tile.ExtentOf)
+@forms(tile.ExtentOf)
 def _extent(f: Forming, op: tile.ExtentOf) -> None:
     f.values[op.out] = f.extent(op.array, op.axis)
 
 
-@_forms(tile.Whole)
+@forms(tile.Whole)
 def _whole(f: Forming, op: tile.Whole) -> None:
     f.origins[op.out] = constant(f.body, 0)
 
 
-@_forms(tile.Within)
+@forms(tile.Within)
 def _within(f: Forming, op: tile.Within) -> None:
     """Where the tile starts, and where its range ends: what lies beyond is another range's."""
     first = f.body.add(math.Max(f.get(op.lower), constant(f.body, 0))).out
@@ -104,7 +111,7 @@ def _within(f: Forming, op: tile.Within) -> None:
     f.limits[op.out] = f.body.add(math.Min(f.get(op.upper), f.get(op.extent)), "end").out
 
 
-@_forms(tile.ValidCount)
+@forms(tile.ValidCount)
 def _valid(f: Forming, op: tile.ValidCount) -> None:
     left = f.body.add(math.Sub(f.limit(op.index), f.origins[op.index])).out
     if op.index in f.limits:
@@ -113,12 +120,12 @@ def _valid(f: Forming, op: tile.ValidCount) -> None:
     f.values[op.out] = f.body.add(math.Min(left, size), op.out.name).out
 
 
-@_forms(tile.IndexValues)
+@forms(tile.IndexValues)
 def _indices(f: Forming, op: tile.IndexValues) -> None:
     f.values[op.out] = _global_indices(f, op.index, f.frames.register(op.out), 0, op.out.name)
 
 
-@_forms(tile.Positions)
+@forms(tile.Positions)
 def _positions(f: Forming, op: tile.Positions) -> None:
     type = f.frames.register(op.out)
     f.values[op.out] = f.body.add(cta.Coordinates(axis=0, type=type), op.out.name).out
@@ -132,13 +139,13 @@ def _global_indices(
     return f.body.add(math.Add(own, f.start(index)), name).out
 
 
-@_forms(tile.Load)
+@forms(tile.Load)
 def _scalar(f: Forming, op: tile.Load) -> None:
     origin = tuple(f.get(s) for s in op.subscripts)
     f.values[op.out] = f.body.add(cta.ReadScalar(op.array, origin), op.out.name).out
 
 
-@_forms(tile.Transpose)
+@forms(tile.Transpose)
 def _transpose(f: Forming, op: tile.Transpose) -> None:
     """Nothing: products and stores exchange axes themselves, and a load was read so."""
     if op.out in f.values or isinstance(op.x.owner, tile.Load):
@@ -169,7 +176,7 @@ def read_turned(f: Forming, op: tile.Transpose, source: tile.Load) -> None:
     f.values[op.out] = f.body.add(made, op.out.name).out
 
 
-@_forms(tile.Pad)
+@forms(tile.Pad)
 def _pad(f: Forming, op: tile.Pad) -> None:
     """The fill of the read itself where that is all, a select otherwise."""
     value = f.get(op.x)
@@ -183,13 +190,13 @@ def _pad(f: Forming, op: tile.Pad) -> None:
     f.values[op.out] = f.body.add(math.Where(inside, value, fill), op.out.name).out
 
 
-@_forms(math.Fill)
+@forms(math.Fill)
 def _fill(f: Forming, op: math.Fill) -> None:
     type = f.frames.register(op.out)
     f.values[op.out] = f.body.add(math.Fill(f.get(op.x), type=type), op.out.name).out
 
 
-@_forms(math.Expand)
+@forms(math.Expand)
 def _expand(f: Forming, op: math.Expand) -> None:
     value = f.get(op.x)
     if isinstance(value.type, Scalar):
@@ -199,7 +206,7 @@ def _expand(f: Forming, op: math.Expand) -> None:
     f.values[op.out] = f.body.add(math.Expand(value, axis=op.axis, type=type), op.out.name).out
 
 
-@_forms(math.Squeeze)
+@forms(math.Squeeze)
 def _squeeze(f: Forming, op: math.Squeeze) -> None:
     value = f.get(op.x)
     layout = value.type.layout.drop(op.axis)
@@ -207,7 +214,7 @@ def _squeeze(f: Forming, op: math.Squeeze) -> None:
     f.values[op.out] = f.body.add(math.Squeeze(value, axis=op.axis, type=type), op.out.name).out
 
 
-@_forms(math.Broadcast)
+@forms(math.Broadcast)
 def _broadcast(f: Forming, op: math.Broadcast) -> None:
     """One axis after the other; the source takes the slice of the goal's layout."""
     value = f.get(op.x)
@@ -223,13 +230,13 @@ def _broadcast(f: Forming, op: math.Broadcast) -> None:
         for other in later:
             layout = slice_of(layout, [other]).insert(other)
         needed = slice_of(layout, [axis]).insert(axis)
-        value = _in_layout(f, value, needed)
+        value = in_layout(f, value, needed)
         type = Register(value.type.dtype, layout.shape, layout)
         value = f.body.add(math.Broadcast(value, type=type), op.out.name).out
     f.values[op.out] = value
 
 
-@_forms(math.Reduce)
+@forms(math.Reduce)
 def _reduce(f: Forming, op: math.Reduce) -> None:
     value = f.get(op.x)
     axis_class = f.axes.of(op.x, op.axis)
@@ -263,7 +270,7 @@ def _finish_sum(f: Forming, op: math.Reduce, combined: Value[Register], single: 
         f.values[op.out] = f.body.add(scalar, op.out.name).out
         return
     goal = f.frames.register(op.out)
-    f.values[op.out] = _in_layout(f, combined, goal.layout)
+    f.values[op.out] = in_layout(f, combined, goal.layout)
 
 
 def _over_warps(

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilec.ir.core import Builder, Kernel, Op, Value
+from tilec.ir.core import Builder, Kernel, Op, Region, Value
 from tilec.ir.declare import Refused
 from tilec.ir.facts import Schedule
-from tilec.ir.levels import cta, math, tile
+from tilec.ir.levels import cta, flow, math, tile
 from tilec.ir.types import Array, Extent, Index, Register, Scalar, Shared, TensorMap
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context
@@ -47,6 +47,8 @@ class Forming:
     memo: dict[Any, Value[Any]] = field(default_factory=dict)
     limits: dict[Value[Any], Value[Scalar]] = field(default_factory=dict)
     """Where the range ends that an index is part of, if it is not the end of an array."""
+    crossed: frozenset[Value[Any]] = frozenset()
+    """Arrays whose accesses wait for one another (``crossings``)."""
     full: frozenset[AxisClass] = frozenset()
     """Axes along which the tile at hand is known to have no edge."""
 
@@ -129,6 +131,19 @@ class Forming:
     def sync(self) -> None:
         """Barrier among the warps of the group."""
         self.body.add(cta.Sync(self.group, barrier=GROUP_BARRIER, threads=self.team.threads))
+
+    def once(self, value: Value[Any], made: Op) -> None:
+        """Add an op that counts how often it runs: of the groups that hold the same tile, one."""
+        split = self.team.split
+        if self.team.groups == 1 or (split is not None and split in self.axes.all_of(value)):
+            self.body.add(made)
+            return
+        made.loc = self.body.loc
+        inside = Region([], [made, flow.Yield(())])
+        zero = constant(self.body, 0)
+        first = self.body.add(math.Compare(self.group, zero, relation="eq"), "first_group").out
+        idle = Region([], [flow.Yield(())])
+        self.body.add(flow.If(first, types=(), then=inside, otherwise=idle))
 
     def read(self, op: tile.Load, type: Register, fill: Any = 0) -> Value[Register]:
         """Read a tile into registers, without shared memory."""

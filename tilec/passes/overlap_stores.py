@@ -18,7 +18,7 @@ from typing import Any
 
 from tilec.ir import rewrite
 from tilec.ir.core import Builder, Kernel, Op, Region, Value
-from tilec.ir.levels import cta, math
+from tilec.ir.levels import cta, math, memory
 from tilec.ir.places import Linear, linear
 from tilec.ir.types import Extent, Register, Scalar, Shared
 from tilec.layout.linear import LayoutError, LayoutRefusal
@@ -238,6 +238,8 @@ def _undisturbed(read: cta.Read, piece: cta.Slice, region: Region) -> bool:
                 written = _box(place, inner.axes, inner.value.type.shape)
             elif isinstance(inner, cta.StoreTile) and _stored(inner) is read.array:
                 written = _box(inner.origin, inner.axes, inner.x.type.shape)
+            elif isinstance(inner, memory.PLACE_WRITES) and inner.array is read.array:
+                return False
             else:
                 continue
             if not _apart(wanted, written):

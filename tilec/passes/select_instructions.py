@@ -23,6 +23,7 @@ from tilec.passes.select import (
     folds,
     inline,
     moves,
+    places,
     products,
     registers,
     rings,
@@ -30,7 +31,18 @@ from tilec.passes.select import (
 from tilec.passes.select.rings import RingRecord
 from tilec.passes.select.selector import Selector, lowers, register_kind
 
-_FAMILIES = (control, division, elementwise, folds, inline, moves, products, registers, rings)
+_FAMILIES = (
+    control,
+    division,
+    elementwise,
+    folds,
+    inline,
+    moves,
+    places,
+    products,
+    registers,
+    rings,
+)
 
 _GRID_OPS: dict[type[Op], str] = {
     math.Add: "add",

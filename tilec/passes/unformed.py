@@ -11,8 +11,6 @@ from tilec.passes.refusal import NotInThisVersion, place_of
 
 UNFORMED: dict[type[Op], str] = {
     tile.Scan: "a scan along an axis",
-    tile.Gather: "a read at computed places",
-    tile.Scatter: "a store at computed places",
     flow.While: "`while`",
 }
 """Op classes and what the author calls them."""

@@ -284,6 +284,38 @@ class Store(Op, name="ptx.store", effects=Effects.WRITES):
     modifiers: str = attribute(default="")
 
 
+class Red(Op, name="ptx.red", effects=Effects.WRITES):
+    """``red.global.{operation}.v{n}.{width}`` of all registers of the value: an atomic update."""
+
+    address: Value[Bits] = operand()
+    value: Value[Bits] = operand()
+    operation: str = attribute()
+    width: str = attribute()
+    guard: Value[Bits] | None = operand(optional=True, default=None)
+    offset: int = attribute(default=0)
+
+
+class Atom(Op, name="ptx.atom", effects=Effects.READS | Effects.WRITES):
+    """``atom.global.{operation}.{width}``: an atomic update, and what was there before.
+
+    With a guard that is false the register takes ``otherwise``, set before. ``compare`` is what
+    ``cas`` looks for.
+    """
+
+    address: Value[Bits] = operand()
+    value: Value[Bits] = operand()
+    guard: Value[Bits] = operand()
+    operation: str = attribute()
+    width: str = attribute()
+    otherwise: int | float = attribute(default=0)
+    compare: Value[Bits] | None = operand(optional=True, default=None)
+    out: Value[Bits] = result()
+
+    def infer(self) -> Sequence[Type]:
+        """The value's register."""
+        return [self.value.type]
+
+
 class LoadMatrix(Op, name="ptx.ldmatrix", effects=Effects.READS):
     """``ldmatrix.sync.aligned.m8n8.x{count}{.trans}.shared.b16``."""
 

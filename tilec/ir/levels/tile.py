@@ -23,6 +23,7 @@ from tilec.ir.declare import (
 )
 from tilec.ir.levels import math
 from tilec.ir.levels.flow import yielded
+from tilec.ir.levels.memory import ATOMICS, update_fault
 from tilec.ir.products import PRECISIONS, product_type
 from tilec.ir.types import S32, Array, Extent, Index, Scalar, Tile, Type
 
@@ -205,6 +206,15 @@ def _subscript_faults(array: Array, subscripts: Sequence[Value[Any]]) -> Iterato
             )
 
 
+def _update_faults(array: Array, update: str) -> Iterator[str]:
+    if not update:
+        return
+    if array.mode == "out":
+        yield "an out parameter is never read, so not updated"
+    if fault := update_fault(update, array.dtype):
+        yield fault
+
+
 class Load(Op, name="tile.load", effects=Effects.READS):
     """Read the selected elements; all-scalar subscripts read one scalar."""
 
@@ -226,11 +236,15 @@ class Load(Op, name="tile.load", effects=Effects.READS):
 
 
 class Store(Op, name="tile.store", effects=Effects.WRITES):
-    """Write the valid elements of a tile (or a scalar) to the selected elements."""
+    """Write the valid elements of a tile (or a scalar) to the selected elements.
+
+    With ``update``, one of ``UPDATES``, it combines them with what is there, atomically.
+    """
 
     array: Value[Array] = operand()
     value: Value[Any] = operand()
     subscripts: tuple[Value[Any], ...] = operands()
+    update: str = attribute(default="")
 
     def check(self) -> Iterator[str]:
         """Subscripts and value fit, and the array may be written."""
@@ -242,6 +256,7 @@ class Store(Op, name="tile.store", effects=Effects.WRITES):
             yield f"the value has type {self.value.type}, the selection needs {needed}"
         if array.mode == "in":
             yield "an in parameter is never written"
+        yield from _update_faults(array, self.update)
 
 
 class Transpose(Op, name="tile.transpose"):
@@ -441,11 +456,15 @@ class Gather(Op, name="tile.gather", effects=Effects.READS):
 
 
 class Scatter(Op, name="tile.scatter", effects=Effects.WRITES):
-    """Write each valid element to the place that the coordinates name; nothing where none is."""
+    """Write each valid element to the place that the coordinates name; nothing where none is.
+
+    With ``update`` as for ``tile.store``, which several elements may do at one place.
+    """
 
     array: Value[Array] = operand()
     value: Value[Any] = operand()
     coordinates: tuple[Value[Any], ...] = operands()
+    update: str = attribute(default="")
 
     def check(self) -> Iterator[str]:
         """One coordinate an axis, one value a place, and the array may be written."""
@@ -455,6 +474,69 @@ class Scatter(Op, name="tile.scatter", effects=Effects.WRITES):
             yield f"the value has type {self.value.type}, the places need {needed}"
         if self.array.type.mode == "in":
             yield "an in parameter is never written"
+        yield from _update_faults(self.array.type, self.update)
+
+
+class Atomic(Op, name="tile.atomic", effects=Effects.READS | Effects.WRITES):
+    """Update the element at each place and give what was there; ``fill`` where there is none.
+
+    ``update`` is one of ``ATOMICS``. The order of updates of one element is free.
+    """
+
+    array: Value[Array] = operand()
+    value: Value[Any] = operand()
+    fill: Value[Scalar] = operand()
+    coordinates: tuple[Value[Any], ...] = operands()
+    update: str = attribute()
+    out: Value[Any] = result()
+
+    def infer(self) -> Sequence[Type]:
+        """The value's type."""
+        return [self.value.type]
+
+    def check(self) -> Iterator[str]:
+        """One coordinate an axis, one value a place, and the array may be updated."""
+        yield from _atomic_faults(self)
+        if fault := update_fault(self.update, self.array.type.dtype, ATOMICS):
+            yield fault
+
+
+class CompareExchange(Op, name="tile.compare_exchange", effects=Effects.READS | Effects.WRITES):
+    """Write ``value`` where ``expected`` stands, bit by bit, and give what was there.
+
+    Where a place lies outside the array it gives ``fill``.
+    """
+
+    array: Value[Array] = operand()
+    expected: Value[Any] = operand()
+    value: Value[Any] = operand()
+    fill: Value[Scalar] = operand()
+    coordinates: tuple[Value[Any], ...] = operands()
+    out: Value[Any] = result()
+
+    def infer(self) -> Sequence[Type]:
+        """The value's type."""
+        return [self.value.type]
+
+    def check(self) -> Iterator[str]:
+        """One coordinate an axis, one value a place, and the array may be updated."""
+        yield from _atomic_faults(self)
+        if self.expected.type != self.value.type:
+            yield f"{self.expected.type} is compared, {self.value.type} is written"
+
+
+def _atomic_faults(op: Any) -> Iterator[str]:
+    yield from _coordinate_faults(op.array.type, op.coordinates)
+    dtype = op.array.type.dtype
+    needed = math.with_element_type(op.coordinates[0].type, dtype)
+    if op.value.type != needed:
+        yield f"the value has type {op.value.type}, the places need {needed}"
+    if op.array.type.mode != "inout":
+        yield "an atomic update reads and writes an inout array"
+    if op.fill.type != Scalar(dtype):
+        yield f"the fill has type {op.fill.type}, elements are {dtype}"
+    if dtype.name == "bool":
+        yield "bool elements have no atomic update"
 
 
 class Meaning(Op, name="tile.meaning"):

@@ -7,8 +7,9 @@ from typing import Any
 
 from tilec.ir.core import Builder, Region, Value
 from tilec.ir.declare import Refused
-from tilec.ir.levels import cta, ptx
+from tilec.ir.levels import cta, memory, ptx
 from tilec.ir.types import Array, Bits, DType, Register
+from tilec.layout.copies import first_copies
 from tilec.layout.linear import Layout, LayoutRefusal
 from tilec.layout.matrices import matrix_plan
 from tilec.layout.vectors import GlobalPlan, global_plan, shared_plan
@@ -87,7 +88,7 @@ def _put(sel: Selector, op: cta.Put) -> None:
     _plain_put(sel, view, type, value)
 
 
-def _packing(dtype: DType) -> int:
+def per_register(dtype: DType) -> int:
     """Elements in one register of a tile."""
     return 32 // dtype.bits if is_packed(dtype) else 1
 
@@ -104,7 +105,7 @@ def _plain_put(sel: Selector, view: View, type: Register, value: PtxValue) -> No
     if type.dtype.name == "bool":
         raise Refused("bool tiles are not stored in shared memory")
     plan = _plain_plan(view, type)
-    packing = _packing(type.dtype)
+    packing = per_register(type.dtype)
     for access in plan.accesses:
         address = _based(sel, view, plan, access.base)
 
@@ -159,7 +160,7 @@ def _get(sel: Selector, op: cta.Get) -> None:
         _matrix(sel, view, type.layout, type.dtype, load)
     else:
         plan = _plain_plan(view, type)
-        packing = _packing(type.dtype)
+        packing = per_register(type.dtype)
         narrow = plan.elements < packing
         single: list[PtxValue] = []
         for access in plan.accesses:
@@ -167,7 +168,7 @@ def _get(sel: Selector, op: cta.Get) -> None:
                 one = ptx.Load(
                     _based(sel, view, plan, access.base),
                     space="shared",
-                    width=_NARROW[type.dtype.bytes],
+                    width=NARROW[type.dtype.bytes],
                     offset=access.displacement,
                     type=Bits("b16", plan.elements),
                 )
@@ -185,7 +186,7 @@ def _get(sel: Selector, op: cta.Get) -> None:
             for position in range(out.type.count):
                 found[access.register // packing + position] = sel.pick(out, position)
         if single:
-            sel.set(op.out, _pack_elements(sel, single, type.dtype, type))
+            sel.set(op.out, pack_elements(sel, single, type.dtype, type))
             return
     sel.set(op.out, sel.join([found[r] for r in range(bits.count)]))
 
@@ -193,13 +194,13 @@ def _get(sel: Selector, op: cta.Get) -> None:
 # --- global memory -----------------------------------------------------------------------------
 
 
-class _Global:
+class GlobalTile:
     """Addresses and bounds of a register tile in an array with run-time strides."""
 
     def __init__(
         self,
         sel: Selector,
-        op: cta.Read | cta.Write,
+        op: cta.Read | cta.Write | memory.Update,
         array: Value[Array],
         type: Register,
     ) -> None:
@@ -220,7 +221,7 @@ class _Global:
         dtype = self.array.type.dtype
         if not self.unit_stride() or dtype.name == "bool":
             return 1
-        return vector if self.plan(vector).elements >= _packing(dtype) else 1
+        return vector if self.plan(vector).elements >= per_register(dtype) else 1
 
     def extent(self, axis: int) -> PtxValue:
         """Run-time extent of an array axis."""
@@ -228,7 +229,7 @@ class _Global:
 
     def limit(self, tile_axis: int) -> PtxValue:
         """Where elements end along a bounded tile axis: with its range, or with the array."""
-        limited = self.op.limited if isinstance(self.op, cta.Write) else ()
+        limited = () if isinstance(self.op, cta.Read) else self.op.limited
         if tile_axis in limited:
             ends = self.op.origin[len(self.array.type.shape) :]
             return self.sel.get(ends[limited.index(tile_axis)])
@@ -281,7 +282,7 @@ class _Global:
             return 1
         extent = self.array.type.shape[self.op.axes[self.unit_tile_axis]]
         known = extent if isinstance(extent, int) else self.sel.ctx.facts.multiple(extent)
-        limited = self.op.limited if isinstance(self.op, cta.Write) else ()
+        limited = () if isinstance(self.op, cta.Read) else self.op.limited
         if self.unit_tile_axis in limited and elements > 1:
             raise Refused("a range ends anywhere, so its elements are written one by one")
         return 1 if known % elements == 0 else elements
@@ -340,37 +341,38 @@ class _Global:
 
     def _writer(self) -> PtxValue | None:
         """For writes, true in the one thread that holds the first copy of its elements."""
-        if not isinstance(self.op, cta.Write):
+        if isinstance(self.op, cta.Read):
             return None
-        sel = self.sel
-        guard: PtxValue | None = None
-        layout = self.type.layout
-        for space, source in (("lane", sel.lane), ("warp", sel.warp_in_group)):
-            held = {"lane": 32, "warp": sel.need_role().group_warps}[space]
-            mask = sum(p.weight for p in layout.placed if p.space == space and p.digit.is_copy)
-            size = layout.size(space)
-            mask |= ((1 << (held - 1).bit_length()) - 1) & ~(size - 1)
-            if not mask:
-                continue
-
-            def make(
-                build: Builder, mask: int = mask, source: Callable[[], PtxValue] = source
-            ) -> PtxValue:
-                kept = sel.alu_on(build, "and.b32", source(), mask)
-                return sel.alu_on(build, "setp.eq.u32", kept, 0, kind="pred")
-
-            first = sel.at_entry(("first_copy", space, mask), make)
-            guard = first if guard is None else sel.alu("and.pred", guard, first, kind="pred")
-        return guard
+        return first_copy(self.sel, self.type.layout)
 
 
-_NARROW = {1: "u8", 2: "b16", 4: "b32", 8: "b64"}
+def first_copy(sel: Selector, layout: Layout) -> PtxValue | None:
+    """True in the one thread that holds the first copy of its elements; None if it is in all."""
+    guard: PtxValue | None = None
+    masks = first_copies(layout, sel.need_role().group_warps)
+    spaces = (("lane", sel.lane), ("warp", sel.warp_in_group))
+    for (space, source), mask in zip(spaces, masks, strict=True):
+        if not mask:
+            continue
+
+        def make(
+            build: Builder, mask: int = mask, source: Callable[[], PtxValue] = source
+        ) -> PtxValue:
+            kept = sel.alu_on(build, "and.b32", source(), mask)
+            return sel.alu_on(build, "setp.eq.u32", kept, 0, kind="pred")
+
+        first = sel.at_entry(("first_copy", space, mask), make)
+        guard = first if guard is None else sel.alu("and.pred", guard, first, kind="pred")
+    return guard
+
+
+NARROW = {1: "u8", 2: "b16", 4: "b32", 8: "b64"}
 
 
 @lowers(cta.Read)
 def _read(sel: Selector, op: cta.Read) -> None:
     type = op.out.type
-    where = _Global(sel, op, op.array, type)
+    where = GlobalTile(sel, op, op.array, type)
     cut = where.partial_vectors()
     if cut == 1:
         sel.set(op.out, _read_all(sel, op, where, op.vector))
@@ -387,10 +389,10 @@ def _read(sel: Selector, op: cta.Read) -> None:
     sel.set(op.out, sel.build.add(choice).out[0])
 
 
-def _read_all(sel: Selector, op: cta.Read, where: _Global, vector: int) -> PtxValue:
+def _read_all(sel: Selector, op: cta.Read, where: GlobalTile, vector: int) -> PtxValue:
     type = op.out.type
     dtype = type.dtype
-    kind, packing = bits_of(type).kind, _packing(dtype)
+    kind, packing = bits_of(type).kind, per_register(dtype)
     found: dict[int, PtxValue] = {}
     single: dict[int, PtxValue] = {}
 
@@ -408,7 +410,7 @@ def _read_all(sel: Selector, op: cta.Read, where: _Global, vector: int) -> PtxVa
             width=width,
             offset=offset,
             otherwise=_fill_bits(op.fill, dtype, single=False),
-            modifiers=_cache_path(op.array),
+            modifiers=cache_path(op.array),
             type=Bits(kind, count),
         )
         out = sel.build.add(load).out
@@ -417,11 +419,11 @@ def _read_all(sel: Selector, op: cta.Read, where: _Global, vector: int) -> PtxVa
 
     where.accesses(vector, access)
     if single:
-        return _pack_elements(sel, [single[r] for r in sorted(single)], dtype, type)
+        return pack_elements(sel, [single[r] for r in sorted(single)], dtype, type)
     return sel.join([found[r] for r in range(bits_of(type).count)])
 
 
-def _cache_path(array: Value[Array]) -> str:
+def cache_path(array: Value[Array]) -> str:
     """An ``in`` array is written by nobody during the launch: the read-only path may serve it."""
     return "nc" if array.type.mode == "in" else ""
 
@@ -451,13 +453,13 @@ def _read_one(
             width="u8",
             offset=offset,
             otherwise=int(bool(op.fill)),
-            modifiers=_cache_path(op.array),
+            modifiers=cache_path(op.array),
             type=Bits("b16", 1),
         )
         byte = sel.build.add(load).out
         wide = sel.alu("cvt.u32.u16", byte)
         return sel.alu("setp.ne.u32", wide, 0, kind="pred")
-    width = _NARROW[dtype.bytes] if dtype.bits < 32 else kind
+    width = NARROW[dtype.bytes] if dtype.bits < 32 else kind
     load = ptx.Load(
         address,
         guard=guard,
@@ -465,13 +467,13 @@ def _read_one(
         width=width,
         offset=offset,
         otherwise=_fill_bits(op.fill, dtype, single=True),
-        modifiers=_cache_path(op.array),
+        modifiers=cache_path(op.array),
         type=Bits(kind, 1),
     )
     return sel.build.add(load).out
 
 
-def _pack_elements(
+def pack_elements(
     sel: Selector, elements: list[PtxValue], dtype: DType, type: Register
 ) -> PtxValue:
     """Single elements as the registers of a tile."""
@@ -504,7 +506,7 @@ def _pack_bytes(sel: Selector, elements: list[PtxValue]) -> PtxValue:
 
 @lowers(cta.Write)
 def _write(sel: Selector, op: cta.Write) -> None:
-    where = _Global(sel, op, op.array, op.value.type)
+    where = GlobalTile(sel, op, op.array, op.value.type)
     cut = where.partial_vectors()
     if cut == 1:
         _write_all(sel, op, where, op.vector)
@@ -520,11 +522,24 @@ def _write(sel: Selector, op: cta.Write) -> None:
     sel.build.add(ptx.If(condition, types=(), then=regions[0], otherwise=regions[1]))
 
 
-def _write_all(sel: Selector, op: cta.Write, where: _Global, vector: int) -> None:
+def piece_of(
+    sel: Selector, value: PtxValue, register: int, elements: int, dtype: DType
+) -> tuple[PtxValue, str]:
+    """Some neighbouring elements of a tile, as one access writes them, and its PTX type."""
+    packing = per_register(dtype)
+    if value.type.kind == "pred":
+        piece = sel.alu("selp.b32", 1, 0, sel.pick(value, register))
+        return sel.alu("cvt.u16.u32", piece, kind="b16"), "u8"
+    if elements >= packing:
+        first = register // packing
+        return sel.pick(value, *range(first, first + elements // packing)), value.type.kind
+    return _single(sel, value, register, dtype)
+
+
+def _write_all(sel: Selector, op: cta.Write, where: GlobalTile, vector: int) -> None:
     type = op.value.type
     dtype = type.dtype
     value = sel.get(op.value)
-    packing = _packing(dtype)
     written: set[tuple[int, ...]] = set()
 
     def access(
@@ -534,15 +549,7 @@ def _write_all(sel: Selector, op: cta.Write, where: _Global, vector: int) -> Non
         if place in written:
             return
         written.add(place)
-        if value.type.kind == "pred":
-            piece = sel.alu("selp.b32", 1, 0, sel.pick(value, register))
-            piece, width = sel.alu("cvt.u16.u32", piece, kind="b16"), "u8"
-        elif elements < packing:
-            piece, width = _single(sel, value, register, dtype)
-        else:
-            first = register // packing
-            piece = sel.pick(value, *range(first, first + elements // packing))
-            width = value.type.kind
+        piece, width = piece_of(sel, value, register, elements, dtype)
         sel.build.add(
             ptx.Store(address, piece, guard=guard, space="global", width=width, offset=offset)
         )
@@ -565,7 +572,7 @@ def _read_scalar(sel: Selector, op: cta.ReadScalar) -> None:
         address = sel.alu("mad.lo.s64", wide, stride, address, kind="b64")
     kind = register_kind(dtype)
     held = "b16" if kind == "pred" else kind
-    width = _NARROW[dtype.bytes] if dtype.bits < 32 else kind
+    width = NARROW[dtype.bytes] if dtype.bits < 32 else kind
     load = ptx.Load(address, space="global", width=width, type=Bits(held, 1))
     found = sel.build.add(load).out
     sel.set(op.out, as_predicates(sel, sel.alu("cvt.u32.u16", found)) if kind == "pred" else found)
