@@ -124,6 +124,25 @@ def mma_c() -> Layout:
     )
 
 
+def turning(rows: int, depth: int, threads: int, each: int) -> Layout:
+    """Return a layout of [rows, depth] that changes which axis is contiguous in memory.
+
+    A thread holds `each` neighbours along the depth, lanes stand next to each other along the rows:
+    so reads along rows and wide writes along the depth are both coalesced.
+    """
+    outer = blocked((depth // each, rows), threads, 1, 8).transpose()
+    spaces: dict[str, list[Digit]] = {}
+    if each > 1:
+        spaces["reg"] = [Digit(((1, 1 << bit),)) for bit in range(each.bit_length() - 1)]
+    for name, digits in outer.digits:
+        spaces.setdefault(name, [])
+        spaces[name] += [
+            Digit(tuple((a, s * each if a == 1 else s) for a, s in d.steps), d.extent)
+            for d in digits
+        ]
+    return Layout.make(spaces, 2)
+
+
 def row_vector(tile: Layout) -> Layout:
     """Return the layout of one value for each row of a tile, kept by every thread of the row."""
     return tile.drop(tile.rank - 1).squeeze("reg")

@@ -27,7 +27,7 @@ from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.check_schedule import BadChoices, check_schedule, impossible, shown_value
 from tilec.passes.costs import Shape, launch_cycles
-from tilec.passes.fit_tiles import columns_taken, rows_taken
+from tilec.passes.fit_tiles import columns_taken, known_multiple, rows_taken
 from tilec.passes.form_products import feeds_only_products, source_of
 from tilec.passes.frames import (
     ELEMENTS_PER_THREAD,
@@ -39,7 +39,7 @@ from tilec.passes.frames import (
 )
 from tilec.passes.live_results import live_results
 from tilec.passes.mapping import contiguous_axis, tile_axes
-from tilec.passes.operands import known_multiple, ring_refusal
+from tilec.passes.operands import ring_refusal
 from tilec.passes.refusal import refused
 from tilec.passes.unformed import refuse_unformed
 

@@ -9,13 +9,14 @@ combined, or that runs inside a CTA, keeps its size, and the product is refused 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
+from math import lcm, prod
 from typing import Any
 
 from tilec.ir.core import Kernel, Op, Region, Value
 from tilec.ir.facts import Schedule
 from tilec.ir.levels import flow, tile
 from tilec.ir.types import Extent, Index, Tile
+from tilec.layout.descriptor import STEP_BYTES
 from tilec.passes.axes import Axes, AxisClass, combined
 from tilec.passes.base import Context
 from tilec.passes.form_products import by_rings
@@ -28,6 +29,8 @@ MOST_COLUMNS = 256
 """N of one wgmma (PTX ISA 9.7.15.2)."""
 MOST_COLUMNS_ALONE = 128
 """The same where the warps bring the operands themselves, which takes registers too."""
+KNOWN_MULTIPLE = 16
+"""Of columns and of K along known axes, in elements."""
 MOST_GROUPS = 3
 """Warpgroups beside a producer that leave each enough registers for an accumulator."""
 
@@ -138,3 +141,19 @@ def resize(region: Region, axis: AxisClass, size: Extent) -> None:
             op.type = op.results[0].type  # type: ignore[attr-defined]
         elif isinstance(op, flow.If):
             op.types = tuple(v.type for v in op.out)
+
+
+def known_multiple(axes: Axes, region: Region, axis: AxisClass) -> int:
+    """What the extent of an axis has to be a multiple of, for the products that run along it.
+
+    Rows are those of a warpgroup; columns and K come in sixteens, which every N of wgmma and the
+    narrowest swizzle of 16-bit elements allow, and K in steps of 32 bytes.
+    """
+    wanted = KNOWN_MULTIPLE
+    for op in region.walk():
+        if isinstance(op, tile.Dot):
+            if axes.of(op.a, 1) is axis:
+                wanted = lcm(wanted, STEP_BYTES // op.a.type.dtype.bytes)
+            if axes.of(op.out, 0) is axis:
+                wanted = lcm(wanted, PRODUCT_ROWS)
+    return wanted

@@ -21,7 +21,7 @@ from tilec.ir.facts import Schedule
 from tilec.ir.levels import cta, flow, math, tile
 from tilec.ir.types import Flight, Register, Ring, Shared
 from tilec.layout.descriptor import matrix_descriptor
-from tilec.layout.fragments import blocked
+from tilec.layout.fragments import blocked, turning
 from tilec.layout.linear import LayoutError, LayoutRefusal
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context
@@ -36,7 +36,7 @@ from tilec.passes.mapping import (
     shared_layout,
     tile_axes,
 )
-from tilec.passes.operands import Uses, either_axis, ring_refusal, turning
+from tilec.passes.operands import Uses, either_axis, ring_refusal
 from tilec.passes.range_starts import aligned_start
 from tilec.passes.raster import constant
 from tilec.passes.refusal import refused

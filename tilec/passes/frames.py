@@ -20,11 +20,12 @@ from tilec.ir.core import Op, Region, Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import math, tile
 from tilec.ir.types import Register, Tile
-from tilec.layout.fragments import accumulator, blocked, rows
+from tilec.layout.fragments import accumulator, blocked, rows, turning
 from tilec.layout.linear import Layout, LayoutError, LayoutRefusal
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context
 from tilec.passes.mapping import aligned_elements, contiguous_axis, tile_axes
+from tilec.passes.operands import either_axis, summed_axes
 from tilec.passes.range_starts import aligned_start
 from tilec.passes.refusal import refused
 
@@ -100,6 +101,13 @@ class Frames:
         self.ctx, self.region, self.axes, self.team, self.vector = ctx, region, axes, team, vector
         self.frames: dict[Classes, Layout] = {}
         values, uses = _tiles(region), rewrite.uses(region)
+        # Axes along which computed operands are summed, where shared memory has to have those last.
+        self.summed = {
+            axes.all_of(v): axis
+            for v in values
+            if not either_axis(v.type.dtype) and not isinstance(v.owner, tile.Load)
+            for axis in summed_axes(v, uses)
+        }
         for op in region.walk():
             if isinstance(op, tile.Dot):
                 self._accumulator_frame(op)
@@ -187,9 +195,18 @@ class Frames:
             shared = _fitting_blocked(shape, self.team.threads, last)
             fewer = shared.size("reg") < whole.size("reg")
             return shared if fewer and not _copied_over_warps(shared) else whole
+        summed = self.summed.get(classes, contiguous)
+        if summed != contiguous and len(shape) == 2:
+            return self._turning_frame(shape, summed)
         order = [a for a in range(len(shape)) if a != contiguous] + [contiguous]
         layout = _fitting_blocked(tuple(shape[a] for a in order), self.team.threads, width)
         return layout.permute(*(order.index(a) for a in range(len(shape))))
+
+    def _turning_frame(self, shape: tuple[int, ...], summed: int) -> Layout:
+        """The layout of an operand that is read along one axis and multiplied along the other."""
+        each = 4 if shape[summed] % 4 == 0 else 1
+        layout = turning(shape[1 - summed], shape[summed], self.team.threads, each)
+        return layout if summed == 1 else layout.transpose()
 
     def _contiguous(self, classes: Classes) -> int:
         """The axis along which the arrays of these tiles are contiguous; the last if unknown."""

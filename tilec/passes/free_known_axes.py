@@ -20,8 +20,7 @@ from tilec.ir.levels import math, tile
 from tilec.ir.types import Tile
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context, tile_pass
-from tilec.passes.fit_tiles import resize
-from tilec.passes.operands import known_multiple
+from tilec.passes.fit_tiles import known_multiple, resize
 
 
 def _known_axes(kernel: Kernel, axes: Axes) -> list[AxisClass]:

@@ -11,24 +11,16 @@ Functions only; nothing is decided here about when a copy happens.
 
 from __future__ import annotations
 
-from math import lcm
 from typing import Any
 
-from tilec.ir.core import Op, Region, Value
+from tilec.ir.core import Op, Value
 from tilec.ir.levels import tile
 from tilec.ir.types import DType
-from tilec.layout.descriptor import STEP_BYTES
-from tilec.layout.fragments import blocked
-from tilec.layout.linear import Digit, Layout
-from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context
-from tilec.passes.frames import PRODUCT_ROWS
 from tilec.passes.mapping import contiguous_axis, map_refusal, tile_axes
 from tilec.passes.range_starts import start_refusal
 
 Uses = dict[Value[Any], list[Op]]
-MULTIPLE = 16
-"""Of columns and of K, in elements."""
 
 
 def either_axis(dtype: DType) -> bool:
@@ -61,34 +53,3 @@ def ring_refusal(ctx: Context, load: tile.Load, uses: Uses) -> str | None:
         f"wgmma reads {dtype} only with K contiguous, which {load.array.name} has not, and TMA "
         "exchanges no axes"
     )
-
-
-def turning(rows: int, depth: int, threads: int, each: int) -> Layout:
-    """A layout of [rows, depth] with ``each`` neighbours along depth in a thread, lanes on rows."""
-    outer = blocked((depth // each, rows), threads, 1, 8).transpose()
-    spaces: dict[str, list[Digit]] = {}
-    if each > 1:
-        spaces["reg"] = [Digit(((1, 1 << bit),)) for bit in range(each.bit_length() - 1)]
-    for name, digits in outer.digits:
-        spaces.setdefault(name, [])
-        spaces[name] += [
-            Digit(tuple((a, s * each if a == 1 else s) for a, s in d.steps), d.extent)
-            for d in digits
-        ]
-    return Layout.make(spaces, 2)
-
-
-def known_multiple(axes: Axes, region: Region, axis: AxisClass) -> int:
-    """What the extent of an axis has to be a multiple of, for the products that run along it.
-
-    Rows are those of a warpgroup; columns and K come in sixteens, which every N of wgmma and the
-    narrowest swizzle of 16-bit elements allow, and K in steps of 32 bytes.
-    """
-    wanted = MULTIPLE
-    for op in region.walk():
-        if isinstance(op, tile.Dot):
-            if axes.of(op.a, 1) is axis:
-                wanted = lcm(wanted, STEP_BYTES // op.a.type.dtype.bytes)
-            if axes.of(op.out, 0) is axis:
-                wanted = lcm(wanted, PRODUCT_ROWS)
-    return wanted
