@@ -27,16 +27,18 @@ class TablesHook(BuildHookInterface):  # type: ignore[misc,type-arg,unused-ignor
         sys.path.insert(0, str(root))
         try:
             from tilec.frontend.indent import Indentation
-            from tilec.tables import IR, TK, write_tables
+            from tilec.tables import IR, PTX, TK, write_tables
         finally:
             sys.path.remove(str(root))
         self._folder = tempfile.TemporaryDirectory(prefix="tilec-tables-")
         made = {
             "frontend/_tk_parser.py": Path(self._folder.name) / "_tk_parser.py",
             "ir/_ir_parser.py": Path(self._folder.name) / "_ir_parser.py",
+            "emulator/_ptx_parser.py": Path(self._folder.name) / "_ptx_parser.py",
         }
         write_tables(TK, made["frontend/_tk_parser.py"], postlex=Indentation())
         write_tables(IR, made["ir/_ir_parser.py"])
+        write_tables(PTX, made["emulator/_ptx_parser.py"])
         for name, path in made.items():
             build_data["force_include"][str(path)] = f"tilec/{name}"
 

@@ -45,7 +45,8 @@ TK = Grammar(
     "tilec.frontend._tk_parser",
     {"propagate_positions": True, "maybe_placeholders": True},
 )
-GRAMMARS = (IR, TK)
+PTX = Grammar("ptx.lark", "tilec.emulator._ptx_parser", {"maybe_placeholders": True})
+GRAMMARS = (IR, TK, PTX)
 """The grammars whose tables go into the wheel."""
 
 

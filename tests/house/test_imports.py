@@ -21,7 +21,7 @@ STORY = (
     ("pipeline",),
     ("frontend", "passes", "interp", "backend_ptx"),
     ("ir",),
-    ("layout", "targets"),
+    ("layout", "targets", "emulator"),
     ("diagnostics", "tables"),
     ("source",),
 )

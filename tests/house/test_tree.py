@@ -27,7 +27,11 @@ def _files() -> Iterator[Path]:
 
 def _python() -> Iterator[Path]:
     for path in _files():
-        if path.suffix == ".py" and path.name not in ("_ir_parser.py", "_tk_parser.py"):
+        if path.suffix == ".py" and path.name not in (
+            "_ir_parser.py",
+            "_tk_parser.py",
+            "_ptx_parser.py",
+        ):
             yield path
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 PAGE = CHECKOUT / "docs" / "architecture.md"
 BEGIN, END = "<!-- map: begin -->", "<!-- map: end -->"
-_GENERATED = {"_tk_parser.py", "_ir_parser.py"}
+_GENERATED = {"_tk_parser.py", "_ir_parser.py", "_ptx_parser.py"}
 
 # The folders in the order of the story, each with what it is for.
 FOLDERS: dict[str, str] = {

@@ -1,0 +1,289 @@
+"""The machine: runs the CTAs of a grid, a gang at a time, and lets the scheduler choose.
+
+A gang runs until it waits or its quantum ends. When no gang can go on and nothing is in flight that
+could let one, the run is a deadlock, which is reported with what every gang waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from tilec.emulator.cta import Cta
+from tilec.emulator.findings import Findings
+from tilec.emulator.gang import WARP, Gang, Lanes
+from tilec.emulator.memory import PARAMETERS, Global
+from tilec.emulator.program import Instruction, Program
+from tilec.emulator.schedule import Choice
+from tilec.emulator.table import EXIT, Bind, Block, Read, Result, Step, find, load_rows, where
+from tilec.source import SourceFile
+
+SHARED_WINDOW = 0x0
+"""Shared addresses are offsets from here, as instructions with ``.shared`` take them."""
+
+
+class Deadlock(Exception):
+    """No gang can go on; the findings say why."""
+
+
+class StepLimit(Exception):
+    """The run took more instructions than it was given."""
+
+
+@dataclass
+class Machine:
+    """A program, its memory and its launch."""
+
+    program: Program
+    source: SourceFile
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_shared: int = 0
+    memory: Global = field(default_factory=Global)
+    parameters: bytearray = field(default_factory=bytearray)
+    maps: dict[int, Any] = field(default_factory=dict)
+    """Tensor maps by the address that holds them."""
+    choice: Choice = field(default_factory=Choice)
+    limit: int = 200_000_000
+    steps_taken: int = 0
+    parts: dict[str, Any] = field(default_factory=dict)
+    """State of families of instructions that belongs to the whole run."""
+
+    def __post_init__(self) -> None:
+        """Bind every instruction once."""
+        load_rows()
+        self.findings = Findings(self.program)
+        self.executed = np.zeros(len(self.program.instructions) + 1, np.int64)
+        self.watchers: list[Any] = []
+        """Who is told of each access by threads: race detection, conflicts, traffic."""
+        self.in_flight: list[Any] = []
+        """Work that proceeds on its own: copies and products; see `asynchrony`."""
+        self.meets = _meeting_points(self.program)
+        self.steps = [self._bind(at, n) for n, at in enumerate(self.program.instructions)]
+
+    def keep(self, name: str, make: Callable[[Machine], Any]) -> Any:
+        """The state of one family of instructions, made on first use."""
+        if name not in self.parts:
+            self.parts[name] = make(self)
+        return self.parts[name]
+
+    def _bind(self, at: Instruction, number: int) -> Step:
+        found = find(at)
+        bind = Bind(self, self.program, self.source, at, found)  # type: ignore[arg-type]
+        if found is None:
+            raise bind.fail("this instruction is beyond the emulator")
+        step = found.build(bind)
+        if at.guard is None or at.parts[0] == "bra":
+            return step
+        return _guarded(step, bind.read(at.guard, "pred"), at.guard_negated)
+
+    # --- what instructions ask of the launch ---------------------------------------------------
+
+    def special(self, name: str, kind: Any) -> Read:
+        """A reader of a special register."""
+        base, _, axis = name[1:].partition(".")
+        index = "xyz".find(axis) if axis else 0
+        bx, by, _ = self.block
+        sizes = {"ntid": self.block, "nctaid": self.grid}
+        if base == "tid":
+            div = (1, bx, bx * by)[index]
+            most = self.block[index]
+            return lambda g: ((g.tid // div) % most).astype(kind)
+        if base in sizes:
+            constant = np.asarray(sizes[base][index]).astype(kind)[()]
+            return lambda g: constant
+        if base == "ctaid":
+            return lambda g: np.asarray(g.cta.index[index]).astype(kind)[()]
+        if base == "laneid":
+            return lambda g: (g.tid % WARP).astype(kind)
+        if base == "warpid":
+            return lambda g: (g.tid // WARP).astype(kind)
+        if base in ("clock", "clock64", "globaltimer"):
+            return lambda g: np.asarray(g.steps).astype(kind)[()]
+        if base == "activemask":
+            return _active_mask
+        if base.startswith("lanemask_"):
+            return _lane_mask(base.removeprefix("lanemask_"))
+        if base == "dynamic_smem_size":
+            size = np.asarray(self.dynamic_shared).astype(kind)[()]
+            return lambda g: size
+        raise KeyError(name)
+
+    def address_of(self, bind: Bind, name: str) -> int:
+        """The address of a variable in shared memory or of a parameter."""
+        if name in self.program.variables:
+            variable = self.program.variables[name]
+            static = self.program.static_shared
+            aligned = -(-static // variable.align) * variable.align
+            return SHARED_WINDOW + (aligned if variable.dynamic else variable.offset)
+        for parameter in self.program.parameters:
+            if parameter.name == name:
+                return PARAMETERS + parameter.offset
+        raise bind.fail(f"nothing is called {name}")
+
+    # --- running -------------------------------------------------------------------------------
+
+    def run(self) -> Findings:
+        """Run all CTAs; what was wrong is in the findings."""
+        for index in self.choice.order(list(_indices(self.grid))):
+            cta = self.start(index)
+            try:
+                self.run_ctas([cta])
+            except Deadlock:
+                break
+        return self.findings
+
+    def start(self, index: tuple[int, int, int]) -> Cta:
+        """A CTA at its first instruction."""
+        size = self.program.static_shared + self.dynamic_shared + 1024
+        threads = int(np.prod(self.block))
+        cta = Cta(index, self, np.zeros(size, np.uint8), np.zeros(size, np.bool_), threads)
+        gang = Gang.start(cta, self.program, cta.warps)
+        if threads % WARP:
+            gang.mask = gang.tid < threads
+        cta.gangs.append(gang)
+        return cta
+
+    def run_ctas(self, ctas: list[Cta]) -> None:
+        """Run CTAs that are resident together until all have ended."""
+        while any(cta.gangs for cta in ctas):
+            ready = [g for cta in ctas for g in cta.gangs if self._ready(g)]
+            gang = self.choice.gang(ready)
+            if gang is not None:
+                self._run_gang(gang)
+                self.choice.settle(self.in_flight)
+            elif not self.choice.force(self.in_flight):
+                self._deadlock(ctas)
+
+    @staticmethod
+    def _ready(gang: Gang) -> bool:
+        return gang.waiting is None or gang.waiting.ready()
+
+    def _run_gang(self, g: Gang) -> None:
+        """Run until the gang waits, ends, or its quantum is over."""
+        g.waiting = None
+        steps, executed = self.steps, self.executed
+        for _ in range(self.choice.quantum(g)):
+            if g.stack and g.pc == g.stack[-1].meet:
+                g.meet()
+            if g.pc >= len(steps):
+                self._exit(g)
+                return
+            executed[g.pc] += 1
+            g.steps += 1
+            self.steps_taken += 1
+            result: Result = steps[g.pc](g)
+            if result is None:
+                g.pc += 1
+            elif isinstance(result, Block):
+                g.waiting = result
+                return
+            elif result == EXIT:
+                if self._exit(g):
+                    return
+            else:
+                g.pc = result
+        if self.steps_taken > self.limit:
+            raise StepLimit(f"more than {self.limit} instructions were run")
+
+    def _exit(self, g: Gang) -> bool:
+        """The active lanes end; True when the gang has none left."""
+        g.cta.exited += int(g.active().sum())
+        while g.stack:
+            top = g.stack.pop()
+            if top.rejoined is not None and not top.mask.any():
+                continue
+            ended = g.active()
+            g.mask, g.pc = top.mask & ~ended, top.pc
+            if g.mask.any():
+                return False
+        g.cta.gangs.remove(g)
+        return True
+
+    def _deadlock(self, ctas: list[Cta]) -> None:
+        waiting = [g for cta in ctas for g in cta.gangs]
+        said = "; ".join(
+            f"{where(g)} waits at line {self._at(g).line} for {g.waiting.what}" for g in waiting
+        )
+        self.findings.add(
+            "deadlock",
+            self._at(waiting[0]),
+            f"nothing can go on: {said}",
+            missing="an arrival, or bytes, at one of these barriers",
+            where=where(waiting[0]),
+        )
+        raise Deadlock
+
+    def _at(self, g: Gang) -> Instruction:
+        return self.program.instructions[min(g.pc, len(self.program.instructions) - 1)]
+
+
+def _guarded(step: Step, guard: Read, negated: bool) -> Step:
+    """The step for the active lanes whose guard holds."""
+
+    def run(g: Gang) -> Result:
+        chosen = guard(g)
+        chosen = ~chosen if negated else chosen
+        if g.mask is not None:
+            chosen = chosen & g.mask
+        if not chosen.any():
+            return None
+        before = g.mask
+        g.mask = None if chosen.all() else chosen
+        result = step(g)
+        if result == EXIT:
+            g.mask = chosen
+            return EXIT
+        g.mask = before
+        return result
+
+    return run
+
+
+def _active_mask(g: Gang) -> Lanes:
+    bits = (g.active().reshape(-1, WARP) << np.arange(WARP)).sum(axis=1).astype(np.uint32)
+    return np.repeat(bits, WARP)
+
+
+def _lane_mask(relation: str) -> Read:
+    lane, other = np.arange(WARP)[:, None], np.arange(WARP)[None, :]
+    holds = {
+        "eq": other == lane,
+        "le": other <= lane,
+        "lt": other < lane,
+        "ge": other >= lane,
+        "gt": other > lane,
+    }[relation]
+    bits = (holds.astype(np.uint64) << np.arange(WARP, dtype=np.uint64)).sum(axis=1)
+    masks = bits.astype(np.uint32)
+    return lambda g: masks[g.tid % WARP]
+
+
+def _indices(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
+    for z in range(grid[2]):
+        for y in range(grid[1]):
+            for x in range(grid[0]):
+                yield x, y, z
+
+
+def _meeting_points(program: Program) -> Mapping[int, int]:
+    """For each branch, the first instruction that every way from it to the end runs through."""
+    end = len(program.instructions)
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from(range(end + 1))
+    branches = []
+    for number, at in enumerate(program.instructions):
+        following = {number + 1}
+        if at.parts[0] == "bra":
+            target = program.labels[at.operands[0].name]  # type: ignore[union-attr]
+            following = {target} if at.guard is None else {target, number + 1}
+            branches.append(number)
+        elif at.parts[0] in ("ret", "exit", "trap") and at.guard is None:
+            following = {end}
+        graph.add_edges_from((after, number) for after in following)
+    reachable = nx.immediate_dominators(graph, end)
+    return {number: reachable.get(number, end) for number in branches}
