@@ -29,6 +29,8 @@ FOLDERS: dict[str, str] = {
     "tilec/interp": "What programs mean, in NumPy",
     "tilec/backend_ptx": "From level `ptx` to text, and from text to a running kernel",
     "tilec/runtime": "From a call with arrays to a launch",
+    "tilec/emulator": "PTX text on NumPy, and what is wrong with it",
+    "tilec/emulator/instructions": "The instruction table, a family a file",
     "benchmarks": "How figures are taken",
 }
 
