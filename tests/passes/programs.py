@@ -317,4 +317,54 @@ kernel f(x: f32[M, N], y: out f32[M]):
         {"x": "MN", "y": "M"},
         lambda x: {"y": 2 * x.x.sum(1)},
     ),
+    "homes pinned to shared memory": Program(
+        """
+kernel f(x: f32[M, N], y: out f32[M, N]):
+    for i in parallel(tiles(M)):
+        shared row = x[i, :] * 2
+        shared mean = rowsum(row) / cast[f32](N)
+        register top = rowmax(row)
+        y[i, :] = (row - mean[:, None]) * top[:, None]
+""",
+        {"x": "MN", "y": "MN"},
+        lambda x: {"y": 4 * (x.x - x.x.mean(1)[:, None]) * x.x.max(1)[:, None]},
+    ),
+    "homes of operands": Program(
+        """
+kernel f(a: bf16[M, K], b: bf16[N, K], c: out f32[M, N]):
+    for i, j in parallel(tiles(M, 128), tiles(N, 64)):
+        acc = zeros[f32](i, j)
+        for k in tiles(K):
+            shared p = a[i, k]
+            shared q = cast[bf16](cast[f32](b[j, k]) * 2)
+            shared r = p @ q.T
+            acc += r + rowsum(cast[f32](p))[:, None]
+        c[i, j] = acc
+""",
+        {"a": "MK", "b": "NK", "c": "MN"},
+        lambda x: {"c": 2 * x.a @ x.b.T + x.a.sum(1)[:, None]},
+    ),
+    "strict sums of rows": Program(
+        """
+kernel f(x: f32[M, N], y: out f32[M]):
+    for i in parallel(tiles(M)):
+        strict:
+            y[i] = rowsum(x[i, :] * 2) + prod(where(x[i, :] > 0, 1.5, 1.0), axis=1)
+""",
+        {"x": "MN", "y": "M"},
+        lambda x: {"y": 2 * x.x.sum(1) + 1.5 ** (x.x > 0).sum(1)},
+    ),
+    "strict sums of columns": Program(
+        """
+kernel f(x: f32[M, N], z: out f32[N]):
+    for j in parallel(tiles(N)):
+        t = zeros[f32](j)
+        for i in tiles(M, 64):
+            strict:
+                t += sum(x[i, j], axis=0)
+        z[j] = t
+""",
+        {"x": "MN", "z": "N"},
+        lambda x: {"z": x.x.sum(0)},
+    ),
 }

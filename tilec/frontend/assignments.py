@@ -15,6 +15,7 @@ from tilec.frontend.checked import (
     ExtentValue,
     IndexType,
     Let,
+    Pinned,
     Ref,
     ScalarType,
     Store,
@@ -34,16 +35,26 @@ class Assignments(Expressions):
     """Expressions, and the statements that bind names or store elements."""
 
     def assign(self, node: ast.Assign) -> None:
-        if node.home is not None:
-            self.report.not_yet(
-                f"a value pinned to `{node.home}`", node.span, "leave the word away: it is chosen"
-            )
         if isinstance(node.target, ast.Tuple):
             self._assign_several(node, node.target)
         elif isinstance(node.target, ast.Name):
             self.set_name(node.target, self.expression(node.value), node.span)
+            if node.home is not None:
+                self._pin(node.target, node.home, node.span)
         else:
             self._store(node.target, node)
+
+    def _pin(self, name: ast.Name, home: str, span: Span) -> None:
+        """Note where the author wants the tile that a name now stands for."""
+        value = self.expression(name)
+        if not isinstance(value.type, TileType):
+            self.report.fail(
+                "not-a-tile",
+                f"only a tile has a home, and `{name.id}` is none",
+                [(name.span, f"this is {value.type}")],
+                help=f"leave the word `{home}` away",
+            )
+        self.block.append(Pinned(span, value, home))
 
     def _assign_several(self, node: ast.Assign, target: ast.Tuple) -> None:
         found = self.several(node.value)

@@ -338,6 +338,14 @@ class PtxSteps(Statement):
 
 
 @dataclass(eq=False)
+class Pinned(Statement):
+    """A tile's home, as the author wants it: ``shared`` or ``register``."""
+
+    value: Expr
+    home: str
+
+
+@dataclass(eq=False)
 class Store(Statement):
     """Elements of an array are written, or updated in memory where ``update`` says how."""
 

@@ -116,6 +116,8 @@ class _Lowering:
                 made = math.Ptx(self.several(node.operands), dtypes, node.program, own)
                 self.add(made, node.span)
                 self.values.update(zip(node.variables, made.out, strict=True))
+            case c.Pinned():
+                self.add(tile.Home(self.expression(node.value), node.home), node.span)
             case c.Store():
                 subscripts = self.several(node.subscripts)
                 value = self.expression(node.value)

@@ -238,6 +238,11 @@ def _product(a: Data, b: Data, dtype: str, wide: bool) -> Data:
     return made
 
 
+@meaning(tile.Home)
+def _home(machine: Machine, op: tile.Home) -> None:
+    """Where a value lies says nothing about what it is."""
+
+
 @meaning(tile.Meaning)
 def _said(machine: Machine, op: tile.Meaning) -> Held:
     said: Held = machine.values[op.says]

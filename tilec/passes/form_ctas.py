@@ -48,6 +48,7 @@ from tilec.passes.frames import (
     only_transposed,
     warps_per_row,
 )
+from tilec.passes.homes import check_homes, keep_homes, take_homes
 from tilec.passes.raster import constant, places, product
 from tilec.passes.refusal import refused
 from tilec.passes.simplify import tidy
@@ -144,6 +145,7 @@ def _op(f: Forming, op: Op, uses: Uses) -> None:
             elementwise(f, op)
         else:
             raise Refused(f"{op.name} is not formed in this version")
+        keep_homes(f, op)
     except Refused as refusal:
         if str(refusal).startswith("line ") or op.loc is None:
             raise
@@ -422,6 +424,7 @@ def form_ctas(kernel: Kernel, ctx: Context) -> None:
         raise refused(second, "one parallel loop a kernel is formed in this version")
     (loop,) = loops
     schedule = Schedule.from_attributes(kernel.schedule)
+    homes = take_homes(kernel)
     axes = Axes(kernel.body)
     check_schedule(kernel, ctx)
     check_swizzles(ctx, schedule, kernel.body)
@@ -444,6 +447,8 @@ def form_ctas(kernel: Kernel, ctx: Context) -> None:
     for arg in kernel.body.args:
         f.values[arg] = arg
     uses = rewrite.uses(kernel.body)
+    f.homes = homes
+    check_homes(f, uses)
     outer: Callable[[Op], None] = _outer(f)
     for op in kernel.body.ops:
         if op is not loop:

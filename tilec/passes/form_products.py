@@ -63,13 +63,14 @@ def source_of(value: Value[Any]) -> tuple[Value[Any], bool]:
 
 def feeds_only_products(value: Value[Any], uses: Uses) -> bool:
     """Whether every use of a tile, through transposes, is an operand of a product."""
-    for op in uses.get(value, []):
+    readers = [op for op in uses.get(value, []) if not isinstance(op, tile.Home)]
+    for op in readers:
         if isinstance(op, tile.Transpose):
             if not feeds_only_products(op.out, uses):
                 return False
         elif not isinstance(op, tile.Dot) or value is op.acc:
             return False
-    return bool(uses.get(value))
+    return bool(readers)
 
 
 def ring_plan(ctx: Context, op: tile.Load, swizzle: int | None, uses: Uses) -> Mapped:

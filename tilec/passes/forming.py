@@ -49,11 +49,19 @@ class Forming:
     """Where the range ends that an index is part of, if it is not the end of an array."""
     crossed: frozenset[Value[Any]] = frozenset()
     """Arrays whose accesses wait for one another (``crossings``)."""
+    homes: dict[Value[Any], tile.Home] = field(default_factory=dict)
+    """What the author pinned."""
+    stored: dict[Value[Any], tuple[Value[Any], Register]] = field(default_factory=dict)
+    """Tiles that lie in shared memory as values: where, and what reading one gives."""
     full: frozenset[AxisClass] = frozenset()
     """Axes along which the tile at hand is known to have no edge."""
 
     def get(self, value: Value[Any]) -> Value[Any]:
-        """What stands for a tile-level scalar or tile."""
+        """What stands for a tile-level scalar or tile, read again if it lies in shared memory."""
+        if value in self.stored:
+            from tilec.passes.homes import fetch
+
+            return fetch(self, value)
         return self.values[value]
 
     def extent(self, array: Value[Array], axis: int) -> Value[Scalar]:

@@ -539,6 +539,18 @@ def _atomic_faults(op: Any) -> Iterator[str]:
         yield "bool elements have no atomic update"
 
 
+class Home(Op, name="tile.home", effects=Effects.ORDERS):
+    """The author wants this tile in ``shared`` memory, or in ``register`` memory."""
+
+    x: Value[Tile] = operand()
+    home: str = attribute()
+
+    def check(self) -> Iterator[str]:
+        """The home is known."""
+        if self.home not in ("shared", "register"):
+            yield f"a home is shared or register, not {self.home}"
+
+
 class Meaning(Op, name="tile.meaning"):
     """What the author says that ``x`` is: the interpreter takes that, compiled code ``x``."""
 
