@@ -22,8 +22,11 @@ _KINDS: dict[object, str] = {
 }
 
 
-_NAMED = {"splits": "an integer for a loop, as in `splits.j=8`"}
-"""Choices for one loop each; tile sizes are pinned where the loop stands."""
+_NAMED = {
+    "splits": "an integer for a loop, as in `splits.j=8`",
+    "swizzles": "the bytes of an operand's swizzle, as in `swizzles.a=128`, or 0 for none",
+}
+"""Choices for one loop or array each; tile sizes are pinned where the loop stands."""
 
 Chosen = Constant | tuple[Constant, ...] | tuple[tuple[str, int], ...]
 
@@ -51,7 +54,9 @@ def chosen(check: Expressions, node: ast.Schedule) -> dict[str, Chosen]:
             (setting.of is not None) != named
             or several != (hints[name.id] == tuple[int, ...])
             or not all(
-                type(v) is bool if hints[name.id] == bool | None else type(v) is int and v >= 1
+                type(v) is bool
+                if hints[name.id] == bool | None
+                else type(v) is int and v >= (name.id != "swizzles")
                 for v in found
             )
         ):

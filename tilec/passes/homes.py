@@ -4,7 +4,7 @@ Without a pin, operands of products lie in shared memory and everything else in 
 that is pinned to shared memory and computed on is put into a buffer of its own where it is made,
 and read again by each op that uses it: registers are free in between, at the price of the reads,
 which a remark names. A tile that only products read lies in shared memory as it is; one that is
-loaded for them alone cannot be pinned to registers. The pins are ops until here and gone after this.
+loaded for them alone cannot be pinned to registers. The pins are ops until here and gone then.
 """
 
 from __future__ import annotations
