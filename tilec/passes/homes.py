@@ -14,7 +14,8 @@ from typing import Any
 from tilec.ir.core import Kernel, Op, Region, Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, math, tile
-from tilec.ir.types import Register, Shared, Tile
+from tilec.ir.types import DType, Register, Shared, Tile
+from tilec.layout.linear import Layout
 from tilec.passes.form_products import feeds_only_products
 from tilec.passes.forming import Forming
 from tilec.passes.mapping import shared_layout
@@ -86,7 +87,7 @@ def _put(f: Forming, value: Value[Any], pin: tile.Home) -> None:
     if len(type.shape) != 2:
         raise Refused(f"a tile with {len(type.shape)} axes cannot be pinned to shared memory")
     rows, columns = type.shape
-    layout = shared_layout((rows * f.team.groups, columns), type.dtype, 1)
+    layout = _layout((rows * f.team.groups, columns), type.dtype)
     shared = Shared(type.dtype, layout.shape, layout)
     view: Value[Any] = f.buffer(("home", value), shared, value.name)
     if f.team.groups > 1:
@@ -101,6 +102,14 @@ def _put(f: Forming, value: Value[Any], pin: tile.Home) -> None:
         f"%{value.name} lies in shared memory, {bytes_each} bytes a group; each use reads it again",
         bytes=bytes_each,
     )
+
+
+def _layout(shape: tuple[int, int], dtype: DType) -> Layout:
+    """Swizzled rows, or plain ones where there are too few for a swizzle."""
+    try:
+        return shared_layout(shape, dtype, 1)
+    except Refused:
+        return shared_layout(shape, dtype, 1, swizzle=0)
 
 
 def fetch(f: Forming, value: Value[Any]) -> Value[Any]:
