@@ -289,6 +289,25 @@ kernel f[T: dtype = bf16](a: T[M, K], b: T[N, K], c: out T[M, N], s: out f32[N])
         {"a": "MK", "b": "NK", "c": "MN", "s": "N"},
         lambda x: {"c": x.a @ x.b.T - (x.a @ x.b.T).max(0), "s": (x.a @ x.b.T).max(0)},
     ),
+    "product in ranges": Program(
+        """
+kernel f[T: dtype = bf16](a: T[M, K], b: T[N, K], c: out T[M, N]):
+    parts = temp[f32](3, M, N)
+    for s, i, j in parallel(3, tiles(M), tiles(N)):
+        length = (K + 191) // 192 * 64
+        acc = zeros[f32](i, j)
+        for k in tiles(s * length, (s + 1) * length, max=K):
+            acc += a[i, k] @ b[j, k].T
+        parts[s, i, j] = acc
+    for i, j in parallel(tiles(M), tiles(N)):
+        total = zeros[f32](i, j)
+        for s in range(3):
+            total += parts[s, i, j]
+        c[i, j] = cast[T](total)
+""",
+        {"a": "MK", "b": "NK", "c": "MN"},
+        lambda x: {"c": x.a @ x.b.T},
+    ),
     "rows by join": Program(
         """
 fn merged(m1, l1, m2, l2):

@@ -184,3 +184,12 @@ def test_rows_merge_as_their_join_says(shares: int, columns: int) -> None:
     moved = Program(program.text, program.shapes, program.means, sizes=named)
     schedule = Schedule(tiles=(("j", 32),), splits=(("j", shares),))
     check_everywhere(moved, promised(moved, named, 4), schedule)
+
+
+@pytest.mark.parametrize("step", [16, 64, 80, 128])
+@pytest.mark.parametrize("inner", [0, 63, 129, 400])
+def test_a_range_of_whole_tiles_is_a_part_of_the_axis(step: int, inner: int) -> None:
+    program = PROGRAMS["product in ranges"]
+    named = {"M": 70, "N": 40, "K": inner}
+    moved = Program(program.text, program.shapes, program.means, sizes=named)
+    check_everywhere(moved, promised(moved, named, 16), Schedule(tiles=(("k", step),)))

@@ -17,11 +17,12 @@ from typing import Any
 from tilec.ir import rewrite
 from tilec.ir.core import Builder, Kernel, Op, Value
 from tilec.ir.levels import math, tile
-from tilec.ir.types import DType, Extent, Index, Tile
+from tilec.ir.types import DType, Extent, Index, Scalar, Tile
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.constants import Number, constant_value, evaluate
 from tilec.passes.forming import may_be_partial
+from tilec.passes.range_starts import runs_over_whole_tiles
 from tilec.passes.runs import repeats_along
 
 
@@ -54,8 +55,16 @@ def same_number(held: Number, fill: Number) -> bool:
 class Held:
     """What the invalid elements of tiles hold along an axis class."""
 
-    def __init__(self, axes: Axes) -> None:
-        self.axes = axes
+    def __init__(self, axes: Axes, kernel: Kernel, ctx: Context) -> None:
+        self.axes, self.ctx = axes, ctx
+        self.sizes: dict[str, int] = {f"${name}": s for name, s in ctx.schedule.tiles}
+        self.grid = {
+            arg
+            for op in kernel.body.ops
+            if isinstance(op, tile.Parallel)
+            for arg in op.body.args
+            if isinstance(arg.type, Scalar)
+        }
         self.memo: dict[tuple[Value[Any], AxisClass], Number | None] = {}
 
     def along(self, value: Value[Any], axis: AxisClass) -> Number | None:
@@ -100,17 +109,24 @@ class Held:
     def _of_range(self, op: tile.Load, axis: AxisClass) -> bool:
         """Whether a load's tile ends with a range inside the array, beyond which are elements."""
         return any(
-            isinstance(s.owner, tile.Within) and self.axes.of(s, 0) is axis
+            isinstance(s.owner, tile.Within)
+            and self.axes.of(s, 0) is axis
+            and not self._whole(s.owner)
             for s in op.subscripts
             if isinstance(s.type, Index)
         )
+
+    def _whole(self, op: tile.Within) -> bool:
+        """Whether a range consists of tiles of its axis."""
+        size = self.sizes.get(str(op.out.type.size), op.out.type.size)
+        return isinstance(size, int) and runs_over_whole_tiles(self.ctx, op, size, self.grid)
 
 
 class _Filler:
     def __init__(self, kernel: Kernel, ctx: Context) -> None:
         self.ctx = ctx
         self.axes = Axes(kernel.body)
-        self.held = Held(self.axes)
+        self.held = Held(self.axes, kernel, ctx)
         self.made: dict[tuple[Value[Any], AxisClass, Number], Value[Any]] = {}
         self.count = 0
         self.first: Op | None = None

@@ -8,6 +8,7 @@ coordinate"), needs a start of which that can be shown.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import gcd
 from typing import Any
 
@@ -43,6 +44,74 @@ def aligned_start(ctx: Context, subscript: Value[Any], most: int) -> int:
     while known % most:
         most //= 2
     return most
+
+
+# --- ranges of whole tiles ------------------------------------------------------------------------
+
+
+def runs_over_whole_tiles(
+    ctx: Context, op: tile.Within, size: int, grid: Collection[Value[Any]]
+) -> bool:
+    """Whether the tiles of a range are tiles of the axis that it lies in, each as full as there.
+
+    Law: from a multiple of the tile size on, up to a multiple of it or to the end of the axis, no
+    tile has an edge but where the axis ends, and beyond that loads hold zeros. ``grid`` are scalars
+    that count up from 0.
+    """
+    return (
+        divisor(ctx, op.lower) % size == 0
+        and _least(op.lower, grid) >= 0
+        and _ends_between(ctx, op.upper, op, size)
+    )
+
+
+def _ends_between(ctx: Context, value: Value[Any], op: tile.Within, size: int) -> bool:
+    """Whether an end is a multiple of the size, or no less than the axis is long."""
+    made = value.owner
+    if divisor(ctx, value) % size == 0 or _is_extent(value, op):
+        return True
+    if isinstance(made, math.Min | math.Max):
+        return all(_ends_between(ctx, v, op, size) for v in made.operands)
+    if isinstance(made, math.Add):  # what lies so far behind the start, which is not negative
+        for start, length in (made.operands, made.operands[::-1]):
+            if start is op.lower:
+                return _ends_between(ctx, length, op, size)
+    return False
+
+
+def _is_extent(value: Value[Any], op: tile.Within) -> bool:
+    made = value.owner
+    if isinstance(made, tile.ExtentOf):
+        return bool(made.array.type.shape[made.axis] == op.of)
+    return isinstance(made, math.Constant) and made.value == op.of
+
+
+_UNKNOWN = -(1 << 31)
+
+
+def _least(value: Value[Any], grid: Collection[Value[Any]]) -> int:
+    """What an s32 is at least, as far as its operations say."""
+    op = value.owner
+    if value in grid or isinstance(op, tile.ExtentOf):
+        return 0
+    if isinstance(op, math.Constant):
+        return int(op.value)
+    if not isinstance(op, math.Binary):
+        return _UNKNOWN
+    x, y = _least(op.x, grid), _least(op.y, grid)
+    if isinstance(op, math.Max):
+        return max(x, y)
+    if isinstance(op, math.Sub) and isinstance(op.y.owner, math.Constant):
+        return x - y if x >= 0 else _UNKNOWN
+    if min(x, y) < 0:
+        return _UNKNOWN
+    if isinstance(op, math.Add):
+        return x + y
+    if isinstance(op, math.Mul):
+        return x * y
+    if isinstance(op, math.Min):
+        return min(x, y)
+    return 0 if isinstance(op, math.FloorDiv | math.CeilDiv | math.Mod) and y > 0 else _UNKNOWN
 
 
 def start_refusal(ctx: Context, op: tile.Load | tile.Store) -> str | None:
