@@ -23,8 +23,10 @@ from typing import Any
 
 from tilec.ir import rewrite
 from tilec.ir.core import Kernel, Op, Region, Value
+from tilec.ir.declare import Effects
 from tilec.ir.facts import Schedule
 from tilec.ir.levels import tile
+from tilec.ir.types import Array
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.check_schedule import index_sizes, refuse_unknown_loops
 from tilec.passes.lift_requirements import launch_expression
@@ -153,12 +155,13 @@ def _check_order(part: Kernel) -> None:
     made = {name for name, *_ in part.attributes.get("workspace", ())}
     written: set[Value[Any]] = set()
     for op in _twice(part.body):
-        if isinstance(op, tile.Store) and op.array.name in made:
-            written.add(op.array)
-        elif isinstance(op, tile.Load) and op.array in written:
+        arrays = [v for v in op.operands if isinstance(v.type, Array) and v.name in made]
+        if op.effects & Effects.WRITES:  # an update in memory reads what it finds there: any order
+            written.update(arrays)
+        elif op.effects & Effects.READS and written.intersection(arrays):
             raise refused(
                 op,
-                f"{op.array.name} is read in the launch that writes it: let a `parallel` loop end "
+                f"{arrays[0].name} is read in the launch that writes it: let a `parallel` loop end "
                 "between the two, or keep the value in a name",
             )
 
