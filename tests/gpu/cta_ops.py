@@ -22,8 +22,9 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from tests.gpu import (
     cta_registers,
     cta_shared,
 )
-from tests.gpu.cta_case import Case, fault
+from tests.gpu.cta_case import Case, Placed, fault
 from tilec.compiler import Compiled, compile_module
 from tilec.diagnostics import DiagnosticError
 from tilec.ir.parser import parse_module
@@ -108,18 +109,29 @@ def assembly_fault(case: Case) -> str:
 
 def run(case: Case) -> str:
     """Launch a kernel twice on fresh arrays; what is wrong, empty if nothing."""
+    return launched_twice(
+        compiled(case), case.inputs, case.outputs, partial(fault, error=case.error)
+    )
+
+
+def launched_twice(
+    code: Compiled,
+    inputs: Mapping[str, Placed],
+    outputs: Mapping[str, Placed],
+    judge: Callable[[Placed, Any], str],
+) -> str:
+    """What a judge of each output's storage has against two launches; empty if nothing."""
     from tilec.backend_ptx.module import DeviceBuffer, synchronize
     from tilec.runtime.arrays import ArrayView
     from tilec.runtime.launch import Loaded
 
-    code = compiled(case)
     loaded = Loaded(code, 0)
     faults = []
     for _ in range(2):
         buffers, views = {}, {}
         for name, _ in code.arrays:
-            array = case.inputs.get(name) or case.outputs[name]
-            given = array.values if name in case.inputs else None
+            array = inputs.get(name) or outputs[name]
+            given = array.values if name in inputs else None
             buffers[name] = DeviceBuffer.of(array.stored(given))
             views[name] = ArrayView(
                 buffers[name].address + array.first,
@@ -131,9 +143,9 @@ def run(case: Case) -> str:
             )
         loaded(views, {}, 0)
         synchronize()
-        for name, want in case.outputs.items():
+        for name, want in outputs.items():
             raw = buffers[name].read((buffers[name].size_bytes,), "u1")
-            wrong = fault(want, raw, case.error)
+            wrong = judge(want, raw)
             if wrong:
                 faults.append(f"{name}: {wrong}")
         for buffer in buffers.values():
@@ -144,13 +156,18 @@ def run(case: Case) -> str:
 
 
 def child(family: str, request: Path, report: Path) -> int:
-    """Run the named kernels of a family in order, a line of JSON before and after each."""
+    """Run the named kernels of a family."""
+    return run_named(chosen(family), run, request, report)
+
+
+def run_named(cases: Iterable[Any], run: Callable[[Any], str], request: Path, report: Path) -> int:
+    """Run those cases whose names are asked for, a line of JSON before and after each."""
     from tilec.backend_ptx.module import activate
 
     wanted = set(json.loads(request.read_text()))
     activate(0)
     with report.open("a") as lines:
-        for case in chosen(family):
+        for case in cases:
             if case.name not in wanted:
                 continue
             print(json.dumps({"case": case.name, "started": True}), file=lines, flush=True)
@@ -168,15 +185,16 @@ def child(family: str, request: Path, report: Path) -> int:
 # --- in the parent -------------------------------------------------------------------------------
 
 
-def run_chunk(family: str, names: Sequence[str]) -> list[Record]:
-    """Records of some kernels of a family, in as many children as it takes."""
+def run_chunk(family: str, names: Sequence[str], module: str = "tests.gpu.cta_ops") -> list[Record]:
+    """Records of some kernels of a family, in as many children of a script as it takes."""
     records: list[Record] = []
     left, crashes = list(names), 0
     with tempfile.TemporaryDirectory(prefix="tilec-cta-") as folder:
         while left:
             request, report = Path(folder) / "names.json", Path(folder) / f"report{crashes}.jsonl"
             request.write_text(json.dumps(left))
-            reason = _ended(family, request, report, _START_S + _EACH_S * len(left))
+            command = [sys.executable, "-m", module, "--child", family, str(request), str(report)]
+            reason = _ended(command, _START_S + _EACH_S * len(left))
             done, running = _read(report)
             records += done
             seen = {record["case"] for record in done}
@@ -196,16 +214,15 @@ def run_chunk(family: str, names: Sequence[str]) -> list[Record]:
     return records
 
 
-def _ended(family: str, request: Path, report: Path, limit_s: float) -> str:
+def _ended(command: list[str], limit_s: float) -> str:
     """Run a child; empty when it ended well, else why not, with its last lines."""
-    command = [sys.executable, "-m", "tests.gpu.cta_ops", "--child", family]
     paths = [str(_CHECKOUT), os.environ.get("PYTHONPATH", "")]
     environment = {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
     try:
-        run_script([*command, str(request), str(report)], limit_s=limit_s, environment=environment)
+        run_script(command, limit_s=limit_s, environment=environment)
     except SupervisedError as error:
         lines = [line.strip() for line in error.output.splitlines() if line.strip()]
-        head = str(error).partition("\n")[0].rpartition(str(report))[2].strip()
+        head = str(error).partition("\n")[0].rpartition(command[-1])[2].strip()
         return " | ".join([f"the child {head}", *lines[-3:]])
     return ""
 

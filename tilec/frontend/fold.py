@@ -92,7 +92,7 @@ def largest(dtype: DType) -> float:
 def fits(value: Constant, dtype: DType) -> bool:
     """Whether a number, rounded to the nearest of a float type, is still finite."""
     if not math.isfinite(value):
-        return True
+        return dtype.name != "e4m3" or math.isnan(value)  # PTX ISA: e4m3 has no infinity
     digits, exponent = _FORMATS[dtype.name]
     half_step = math.ldexp(1.0, exponent - digits)
     return abs(value) <= largest(dtype) or abs(value) - largest(dtype) < half_step

@@ -94,7 +94,10 @@ def fit_literal(report: Report, expr: Expr, dtype: DType) -> Const:
     if dtype.is_float and fits(value, dtype):
         return Const(ScalarType(dtype), expr.span, float(value))
     if dtype.is_float:
-        reason = f"the largest {dtype} is {largest(dtype):.8g}; `inf` is written as a word"
+        written = (
+            "; `inf` is written as a word" if dtype.name != "e4m3" else ", and it has no infinity"
+        )
+        reason = f"the largest {dtype} is {largest(dtype):.8g}{written}"
     elif isinstance(value, int) and dtype.is_integer:
         low = -(1 << (dtype.bits - 1)) if dtype.kind == "signed" else 0
         high = low + (1 << dtype.bits) - 1

@@ -94,16 +94,16 @@ UNARY: dict[type[math.Unary], Function] = {
     math.Neg: np.negative,
     math.Abs: np.abs,
     math.Not: np.invert,
-    math.Exp2: np.exp2,
-    math.Exp: np.exp,
-    math.Log2: np.log2,
-    math.Log: np.log,
+    math.Exp2: lambda x: np.exp2(x, dtype=np.float64),
+    math.Exp: lambda x: np.exp(x, dtype=np.float64),
+    math.Log2: lambda x: np.log2(x, dtype=np.float64),
+    math.Log: lambda x: np.log(x, dtype=np.float64),
     math.Sqrt: np.sqrt,
-    math.Rsqrt: lambda x: 1 / np.sqrt(x),
+    math.Rsqrt: lambda x: 1 / np.sqrt(x, dtype=np.float64),
     math.Rcp: lambda x: 1 / x,
-    math.Tanh: np.tanh,
+    math.Tanh: lambda x: np.tanh(x, dtype=np.float64),
 }
-"""Unary ops."""
+"""Unary ops; functions in float64, for those of NumPy's float32 differ between machines."""
 
 RELATIONS: dict[str, Function] = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater,
@@ -194,17 +194,33 @@ def halved(kind: str, dtype: DType, x: Data, axis: int, wide: bool) -> Data:
     return np.array(parts[0])
 
 
+_COMBINED: dict[str, Any] = {
+    "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
+}  # fmt: skip
+
+
+def _ranked(x: Data) -> Data:
+    """Integers in the order of the floats, -0 before +0: NumPy takes either zero for the larger."""
+    bits = np.ascontiguousarray(x).view(f"i{x.itemsize}").reshape(x.shape)
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+
+def _unranked(ranks: Data) -> Data:
+    bits = np.where(ranks < 0, ranks ^ np.iinfo(ranks.dtype).max, ranks)
+    return np.ascontiguousarray(bits).view(f"f{bits.itemsize}").reshape(bits.shape)
+
+
 def reduce(kind: str, dtype: DType, x: Data, axis: int, wide: bool) -> Data:
     """Combine along an axis; sums and products of floats are formed in float64, rounded once."""
     if kind in ("add", "mul"):
         whole = np.float64 if dtype.is_float else carrier(dtype)
         combine = np.sum if kind == "add" else np.prod
         return settle(dtype, combine(x, axis=axis, dtype=whole), wide)
-    ufunc: Any = {
-        "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
-    }[kind]  # fmt: skip
     start = identity(kind, dtype, wide)
-    return settle(dtype, ufunc.reduce(x, axis=axis, initial=start[()]), wide)
+    if x.dtype.kind != "f":
+        return settle(dtype, _COMBINED[kind].reduce(x, axis=axis, initial=start[()]), wide)
+    found = _COMBINED[kind].reduce(_ranked(x), axis=axis, initial=_ranked(start)[()])
+    return np.where(np.isnan(x).any(axis), np.nan, _unranked(found)).astype(x.dtype)
 
 
 def scan(kind: str, dtype: DType, x: Data, axis: int, wide: bool) -> Data:
@@ -213,7 +229,8 @@ def scan(kind: str, dtype: DType, x: Data, axis: int, wide: bool) -> Data:
         whole = np.float64 if dtype.is_float else carrier(dtype)
         combine = np.cumsum if kind == "add" else np.cumprod
         return settle(dtype, combine(x, axis=axis, dtype=whole), wide)
-    ufunc: Any = {
-        "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
-    }[kind]  # fmt: skip
-    return settle(dtype, ufunc.accumulate(x, axis=axis), wide)
+    if x.dtype.kind != "f":
+        return settle(dtype, _COMBINED[kind].accumulate(x, axis=axis), wide)
+    found = _unranked(_COMBINED[kind].accumulate(_ranked(x), axis=axis))
+    seen = np.logical_or.accumulate(np.isnan(x), axis=axis)
+    return np.where(seen, np.nan, found).astype(x.dtype)

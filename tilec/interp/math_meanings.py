@@ -9,7 +9,7 @@ import numpy as np
 from tilec.interp import elementwise
 from tilec.interp.machine import Held, Machine, Unmeant, held, line_of, meaning
 from tilec.interp.memory import InterpretError
-from tilec.interp.numbers import carrier, rounded
+from tilec.interp.numbers import carrier, rounded, unsaturated
 from tilec.ir.core import Value
 from tilec.ir.levels import flow, math
 from tilec.ir.types import Scalar
@@ -75,7 +75,10 @@ def _cast(machine: Machine, op: math.Cast) -> Held:
 def _constant(machine: Machine, op: math.Constant) -> Held:
     dtype = op.out.type.dtype
     if dtype.is_float:
-        return held(rounded(dtype, np.asarray(op.value, np.float64), machine.wide))
+        exact = np.asarray(op.value, np.float64)
+        value = rounded(dtype, exact, machine.wide)
+        # An infinity that is written is one, also of a type that saturates.
+        return held(unsaturated(dtype, exact, value) if np.isinf(exact) else value)
     # Through a Python integer: a constant beyond the type wraps as arithmetic on it does.
     bits = int(op.value) & ((1 << dtype.bits) - 1)
     if dtype.kind == "signed" and bits >> (dtype.bits - 1):

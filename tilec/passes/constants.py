@@ -74,6 +74,11 @@ def rounded(value: Number, dtype: DType, saturate: bool = True) -> Number:
     return pymath.copysign(near, sign)
 
 
+def as_written(value: Number, dtype: DType) -> Number:
+    """The value of a constant: an infinity that is written is one, also of an 8-bit float."""
+    return rounded(value, dtype, saturate=not (value == pymath.inf or value == -pymath.inf))
+
+
 def _nearest_even(over: int, under: int) -> int:
     whole, rest = divmod(over, under)
     return whole + (2 * rest > under or (2 * rest == under and whole % 2 == 1))
@@ -88,7 +93,7 @@ def _as_f64(value: Number) -> float:
 
 def encoded(value: Number, dtype: DType) -> int:
     """The bits of the nearest value of a type that is narrower than a register."""
-    near = rounded(value, dtype)
+    near = as_written(value, dtype)
     if dtype.kind == "bool" or dtype.is_integer:
         return int(near) & ((1 << dtype.bits) - 1)
     exponent_bits = _FIELDS[dtype.name]
@@ -236,5 +241,5 @@ def folded(op: Op) -> Number | None:
         if given is None:
             return None
         # A constant's text may have more digits than its type.
-        known.append(rounded(given, math.element_type(value.type)))
+        known.append(as_written(given, math.element_type(value.type)))
     return evaluate(op, known)

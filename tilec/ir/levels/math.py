@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import isinf
 from typing import Any
 
 from tilec.ir import inline
@@ -319,7 +320,8 @@ def value_fault(value: int | float | bool, dtype: DType) -> str | None:
     if isinstance(value, bool):
         return f"{str(value).lower()} is no {dtype}"
     if dtype.is_float:
-        return None
+        infinite = isinstance(value, float) and isinf(value)
+        return "e4m3 has no infinity" if infinite and dtype.name == "e4m3" else None
     if not isinstance(value, int):
         return f"{value} is no {dtype}"
     low = -(1 << dtype.bits - 1) if dtype.kind == "signed" else 0
