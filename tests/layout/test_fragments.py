@@ -126,6 +126,24 @@ def test_blocked_gives_each_lane_neighbouring_elements(
     assert len(held) * layout.copies("lane") * layout.copies("warp") == len(list(layout.indices()))
 
 
+@pytest.mark.parametrize(("rows", "depth", "each"), [(64, 32, 4), (16, 128, 16), (48, 24, 8)])
+def test_turning_gives_lanes_rows_and_threads_neighbours_along_them(
+    rows: int, depth: int, each: int
+) -> None:
+    layout = fragments.turning(rows, depth, 128, each)
+    assert layout.shape == (rows, depth)
+    places = {
+        layout(reg=reg, lane=lane, warp=warp)
+        for reg in range(layout.size("reg"))
+        for lane in range(layout.size("lane"))
+        for warp in range(layout.size("warp"))
+    }
+    assert places == {(i, j) for i in range(rows) for j in range(depth)}
+    assert [layout(reg=reg, lane=0, warp=0) for reg in range(each)] == [(0, j) for j in range(each)]
+    together = min(rows & -rows, 32)
+    assert [layout(reg=0, lane=lane)[0] for lane in range(together)] == list(range(together))
+
+
 def test_rows_keep_a_row_in_whole_warps() -> None:
     long = fragments.rows((1, 4096), 4, 8)
     assert str(long) == (

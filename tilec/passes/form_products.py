@@ -314,8 +314,10 @@ def _put_operand(f: Forming, source: Value[Any], which: str, summed: int) -> Val
     along: int | None = 1
     if isinstance(load, tile.Load):
         along = contiguous_axis(f.ctx, load.array, tile_axes(load.subscripts))
-    # The buffer's rows run along memory, or along K where wgmma reads nothing else.
-    turned = along == 0 if either_axis(type.dtype) else summed == 0
+    # The buffer's rows run along memory; or along K, where wgmma reads nothing else or groups have
+    # blocks of rows.
+    free = either_axis(type.dtype) and f.team.groups == 1
+    turned = along == 0 if free else summed == 0
     rows, columns = shape[::-1] if turned else shape
     layout = shared_layout((rows * f.team.groups, columns), type.dtype, 1)
     shared = Shared(type.dtype, layout.shape, layout)

@@ -8,8 +8,10 @@ at most 2^-23 of it, and
 up to small(a) @ small(b), at most 2^-22 of each term: together less than two f32 FMA loops lose in
 the worst case from eight terms on. The small terms are added first, while they still count.
 
-Edges: x is clamped to what tf32 holds before it is rounded, so that nothing finite becomes
-infinite; an infinity is then a small part that stays one, and a NaN is one in both parts.
+Edges: x is clamped to what tf32 holds before it is rounded, so that no finite x becomes infinite
+(a result within that error of the largest f32 may). Of an infinity the small part is infinite and
+the big one about 4 with its sign: no product of it with a small part overflows the other way. A NaN
+is one in both parts. Below 2^-126 parts lose bits, and an x below 2^-137 counts as zero.
 What has been widened from a type of at most 11 bits has no small part, and so no product with it.
 
 Products that ask for ``precision=tf32`` are left alone.
@@ -18,6 +20,7 @@ Products that ask for ``precision=tf32`` are left alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from tilec.ir.core import Builder, Kernel, Op, Value
@@ -28,6 +31,8 @@ from tilec.passes.base import Context, tile_pass
 TF32 = DTYPES["tf32"]
 GREATEST = float.fromhex("0x1.ffcp127")
 """The largest tf32."""
+TO_FEW = 2.0**-126
+"""Times the largest tf32 this is about 4."""
 NARROW = ("tf32", "f16", "bf16", "e4m3", "e5m2")
 """Types whose every value is one of tf32."""
 
@@ -56,11 +61,16 @@ def split(x: Value[Tile], builder: Builder) -> Parts:
         return Parts(turned[0], turned[1])
     if isinstance(x.owner, math.Cast) and math.element_type(x.owner.x.type).name in NARROW:
         return Parts(_cast(x.owner.x, TF32, builder), None)
-    scalar = Scalar(F32)
-    low = builder.add(math.Constant(-GREATEST, type=scalar)).out
-    high = builder.add(math.Constant(GREATEST, type=scalar)).out
-    inside = builder.add(math.Min(builder.add(math.Max(x, low)).out, high)).out
-    big = _cast(inside, TF32, builder)
+
+    def number(value: float) -> Value[Any]:
+        return builder.add(math.Constant(value, type=Scalar(F32))).out
+
+    above = builder.add(math.Max(x, number(-GREATEST))).out
+    inside = builder.add(math.Min(above, number(GREATEST))).out
+    few = builder.add(math.Mul(inside, number(TO_FEW))).out
+    size = builder.add(math.Abs(x)).out
+    finite = builder.add(math.Compare(size, number(inf), relation="lt")).out
+    big = _cast(builder.add(math.Where(finite, inside, few)).out, TF32, builder)
     rest = builder.add(math.Sub(x, _cast(big, F32, builder))).out
     return Parts(big, _cast(rest, TF32, builder))
 
