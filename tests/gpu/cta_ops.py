@@ -32,6 +32,7 @@ from tests.gpu import (
     cta_control,
     cta_elementwise,
     cta_memory,
+    cta_mma,
     cta_products,
     cta_registers,
     cta_shared,
@@ -50,6 +51,7 @@ FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "memory": cta_memory.cases,
     "shared": cta_shared.cases,
     "products": cta_products.cases,
+    "mma": cta_mma.cases,
     "control": cta_control.cases,
 }
 LAST_PASS = "place-shared"

@@ -63,8 +63,8 @@ def test_an_unknown_level_and_an_unknown_target() -> None:
     assert "there is no level foo; there are tile, cta, ptx" in str(
         _fault(text.replace("level cta", "level foo"))
     )
-    fault = _fault(text.replace("sm_90a", "sm_80"))
-    assert "there is no target sm_80" in str(fault)
+    fault = _fault(text.replace("sm_90a", "sm_12"))
+    assert "there is no target sm_12" in str(fault)
     assert (fault.line, fault.column) == (1, 24)
 
 

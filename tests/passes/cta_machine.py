@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tilec.ir.core import Kernel, Op, Region, Value
-from tilec.ir.levels import cta, flow, fold, math
+from tilec.ir.levels import cta, flow, fold, math, mma
 from tilec.ir.types import Ring, Scalar
 
 Steps = Generator[None, None, None]
@@ -538,6 +538,12 @@ def _product(g: Group, op: cta.Product) -> None:
     flight = Flight(g.values[op.a], g.values[op.b], acc)
     g.open.append(flight)
     g.values[op.out] = flight
+
+
+@means(mma.MmaProduct)
+def _mma(g: Group, op: mma.MmaProduct) -> None:
+    acc: Any = 0.0 if op.acc is None else g.values[op.acc]
+    g.values[op.out] = g.values[op.a] @ g.values[op.b].T + acc
 
 
 @means(cta.Commit)

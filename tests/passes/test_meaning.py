@@ -26,15 +26,16 @@ from tilec.passes.base import Context
 from tilec.runtime.expressions import evaluate
 from tilec.source import SourceFile
 from tilec.targets import by_name
+from tilec.targets.base import Target
 
 TARGET = by_name("90")
 CTA_PASSES = ("form-ctas", "split-roles", "pipeline-products", "overlap-stores", "weave")
 
 
-def lowered(program: Program, facts: Facts, schedule: Schedule) -> Module:
+def lowered(program: Program, facts: Facts, schedule: Schedule, target: Target = TARGET) -> Module:
     """The program at level ``tile``, carrying its facts and pins."""
     module = lower(check(parse(SourceFile("f.tk", program.text.lstrip("\n"))), {}), "f")
-    module.target = TARGET.name
+    module.target = target.name
     kernel = module.kernels[0]
     pipeline.record_facts(kernel, facts)
     kernel.schedule = {**kernel.schedule, **schedule.as_attributes()}
@@ -56,7 +57,9 @@ def unpromised(sizes: dict[str, int]) -> Facts:
     return Facts((), tuple(sizes.items()))
 
 
-def check_everywhere(program: Program, facts: Facts, schedule: Schedule) -> None:
+def check_everywhere(
+    program: Program, facts: Facts, schedule: Schedule, target: Target = TARGET
+) -> None:
     """Run the program after each pass of level ``cta`` and compare with NumPy."""
     rng = np.random.default_rng(7)
     sizes = program.sizes
@@ -65,8 +68,8 @@ def check_everywhere(program: Program, facts: Facts, schedule: Schedule) -> None
         for name, axes in program.shapes.items()
     }
     expected: dict[str, Any] = program.means(SimpleNamespace(**inputs))
-    module = lowered(program, facts, schedule)
-    ctx = Context(TARGET)
+    module = lowered(program, facts, schedule, target)
+    ctx = Context(target)
     for name in pipeline.PIPELINE[: pipeline.position("place-shared") + 1]:
         pipeline.step(module, pipeline.find_pass(name), ctx)
         if name not in CTA_PASSES:

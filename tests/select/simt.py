@@ -19,8 +19,10 @@ import numpy as np
 
 from tests.select import arithmetic
 from tests.select.arithmetic import Bits, blank, literal, width
+from tilec.interp.numbers import decode, storage
 from tilec.ir.core import Kernel, Region, Value
 from tilec.ir.levels import ptx
+from tilec.ir.types import DTYPES
 from tilec.runtime.expressions import evaluate
 
 ALIGNMENT = 256
@@ -160,6 +162,8 @@ class Cta:
             case ptx.StoreMatrix():
                 self.store_matrix(op, x[0][0], x[1])
                 return []
+            case ptx.Mma():
+                return [self.multiply(op, *x)]
             case ptx.BarrierSync():
                 return []
             case ptx.Fence() if op.kind in ("async_shared", "mbarrier_init"):
@@ -267,3 +271,48 @@ class Cta:
         if op.transpose:
             halves = np.ascontiguousarray(halves.swapaxes(-1, -2))
         self.shared[self.rows(op, address, count)] = halves.view(np.uint8)
+
+    def multiply(self, op: ptx.Mma, a: Bits, b: Bits, acc: Bits) -> Bits:
+        """``mma.sync.m16n8``: fragments by the figures of the PTX manual, sums in float64."""
+        left, right = elements(op.a_type, a), elements(op.b_type, b)
+        each = len(left) // 4  # elements of a register
+        blocks = len(b) // 2
+        whole = op.accumulate == "s32"
+        start = (
+            np.broadcast_to(acc, (4 * blocks, self.threads))
+            if len(acc) == 4 * blocks
+            else (np.tile(acc, (blocks, 1)))
+        )
+        start = start.view(np.int32 if whole else np.float32).astype(np.float64)
+        out = np.empty((4 * blocks, self.threads))
+        for warp in range(self.threads // 32):
+            lanes = slice(32 * warp, 32 * warp + 32)
+            tile_a = np.empty((16, 8 * each))
+            for lane, (group, t) in enumerate(divmod(n, 4) for n in range(32)):
+                for i in range(4 * each):
+                    row = group + 8 * (i // each % 2)
+                    column = t * each + i % each + 4 * each * (i // each // 2)
+                    tile_a[row, column] = left[i, 32 * warp + lane]
+            for block in range(blocks):
+                tile_b = np.empty((8 * each, 8))
+                for lane, (group, t) in enumerate(divmod(n, 4) for n in range(32)):
+                    for i in range(2 * each):
+                        row = t * each + i % each + 4 * each * (i // each)
+                        tile_b[row, group] = right[2 * each * block + i, 32 * warp + lane]
+                total = tile_a @ tile_b
+                for i in range(4):
+                    rows = np.arange(32) // 4 + 8 * (i // 2)
+                    columns = 2 * (np.arange(32) % 4) + i % 2
+                    out[4 * block + i, lanes] = total[rows, columns]
+        out += start
+        return out.astype(np.int32 if whole else np.float32).view(np.uint32)
+
+
+def elements(name: str, registers: Bits) -> Bits:
+    """Packed registers as float64, the lowest element first."""
+    dtype = DTYPES[name]
+    raw = np.ascontiguousarray(registers.T).view(np.uint32)
+    if name == "tf32":
+        return (raw & np.uint32(0xFFFFE000)).view(np.float32).T.astype(np.float64)
+    packed = raw.view(storage(dtype))
+    return np.asarray(decode(dtype, packed)).T.astype(np.float64)

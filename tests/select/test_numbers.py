@@ -38,7 +38,7 @@ def faults(case: Case) -> str:
     return "; ".join(f"{name}: {text}" for name, text in wrong.items() if text)
 
 
-PIECES = {"elementwise": 6, "registers": 3, "memory": 2, "shared": 3, "control": 1}
+PIECES = {"elementwise": 6, "registers": 3, "memory": 2, "shared": 3, "mma": 2, "control": 1}
 """How many tests share a family: they run side by side."""
 TIMED = ("ring", "tma", "branch", "turns")
 """First words of the kernels with TMA or turns, the only ones that this machine leaves out."""

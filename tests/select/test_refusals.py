@@ -238,6 +238,36 @@ def get_of_bools(text: Text) -> None:
     text.op("cta.get", tile, type=text.reg("bool", ACC), instruction="load")
 
 
+@refused("sm_90a has no mma.sync of bf16 by f16 to f32")
+def fragments_of_two_types(text: Text) -> None:
+    a, b = buffer(text, "bf16", SQUARE), buffer(text, "f16", SQUARE)
+    text.op("mma.product", a, b, type=text.reg("f32", ACC))
+
+
+@refused("mma.sync's result has the layout")
+def fragments_in_other_places(text: Text) -> None:
+    a, b = buffer(text, "bf16", SQUARE), buffer(text, "bf16", SQUARE)
+    text.op("mma.product", a, b, type=text.reg("f32", blocked((64, 64), 128, 2, 32)))
+
+
+@refused("an operand in registers needs the layout")
+def fragments_in_other_registers(text: Text) -> None:
+    a, b = buffer(text, "bf16", SQUARE), loaded(text, "bf16", ACC)
+    text.op("mma.product", a, b, type=text.reg("f32", ACC))
+
+
+@refused("mma.sync gives multiples of 16 rows and 8 columns")
+def fragments_of_eight_rows(text: Text) -> None:
+    a, b = buffer(text, "bf16", swizzled(8, 64, 16, 128)), buffer(text, "bf16", SQUARE)
+    text.op("mma.product", a, b, type=text.reg("f32", blocked((8, 64), 128, 2, 32)))
+
+
+@refused("K = 8 is no multiple of 16")
+def fragments_of_half_a_step(text: Text) -> None:
+    tile = buffer(text, "bf16", swizzled(64, 8, 16, 0))
+    text.op("mma.product", tile, tile, type=text.reg("f32", ACC))
+
+
 @refused("no full 32-bit register of packed elements")
 def matrices_of_single_halves(text: Text) -> None:
     tile = buffer(text, "bf16", swizzled(32, 8, 16, 0))
@@ -265,14 +295,6 @@ def transpose_of_a_window(text: Text) -> None:
     half = text.op("cta.window", buffer(text, "bf16", SQUARE), text.zero, type=type, rows=32)
     turned = text.shared("bf16", SQUARE.transpose(), (64, 32))
     text.op("cta.transpose", half, type=turned)
-
-
-@refused("one row-major stripe")
-def put_in_a_window_of_stripes(text: Text) -> None:
-    wide = swizzled(128, 128, 16, 128)
-    type = text.shared("bf16", wide, (64, 128))
-    half = text.op("cta.window", buffer(text, "bf16", wide), text.zero, type=type, rows=64)
-    text.op("cta.put", half, loaded(text, "bf16", accumulator(128)), instruction="store")
 
 
 @refused("the map's box is (64, 32)")

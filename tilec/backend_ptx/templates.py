@@ -238,7 +238,7 @@ def _mbarrier_wait(op: ptx.MbarrierWait, at: Registers) -> Iterator[Step]:
     # The first try stands before the spin, so that a phase already complete takes no taken branch
     # backwards; this is the form of the measured kernels.
     number, place = at.label("wait"), _place(op.address, op.offset, at)
-    head = f"mbarrier.try_wait.parity.shared::cta.b64 {DONE}, "
+    head = f"mbarrier.{op.how}.parity.shared::cta.b64 {DONE}, "
     attempt = Step((head, *place, ", ", at(op.parity)[0]))
     yield attempt
     yield Step((f"@{DONE} bra $ready_{number}",))
@@ -298,6 +298,19 @@ def _wgmma(op: ptx.Wgmma, at: Registers) -> Iterator[Step]:
     text = [f"wgmma.mma_async.sync.aligned.{shape} ", *braced(outs), ", ", *sources, f", {tail}"]
     held = tuple(at.owned(op.acc)) if op.acc is not None else ()
     yield Step(tuple(text), tuple(outs), held, tuple(at.owned(op.a)) if in_registers else ())
+
+
+@template(ptx.Mma)
+def _mma(op: ptx.Mma, at: Registers) -> Iterator[Step]:
+    outs, a, b, acc = at.owned(op.out), at(op.a), at(op.b), at(op.acc)
+    types = f"{op.accumulate}.{op.a_type}.{op.b_type}.{op.accumulate}"
+    head = f"mma.sync.aligned.m16n8k{op.k}.row.col.{types} "
+    for n in range(len(b) // 2):
+        out = outs[4 * n : 4 * n + 4]
+        added = acc if len(acc) == 4 else acc[4 * n : 4 * n + 4]
+        parts = (braced(out), braced(a), braced(b[2 * n : 2 * n + 2]), braced(added))
+        text = chain.from_iterable((*part, ", ") for part in parts)
+        yield Step((head, *list(text)[:-1]), tuple(out))
 
 
 @template(ptx.WgmmaWait)

@@ -14,7 +14,7 @@ from types import ModuleType
 
 from tilec.ir.core import Op
 from tilec.ir.declare import Effects, FieldSpec
-from tilec.ir.levels import LEVELS, cta, flow, fold, math, memory, ptx, tile
+from tilec.ir.levels import LEVELS, cta, flow, fold, math, memory, mma, ptx, tile
 from tilec.ir.types import Type
 
 FAMILIES: dict[str, ModuleType] = {
@@ -24,6 +24,7 @@ FAMILIES: dict[str, ModuleType] = {
     "cta": cta,
     "fold": fold,
     "memory": memory,
+    "mma": mma,
     "ptx": ptx,
 }
 """Op families in the order in which a program meets them."""

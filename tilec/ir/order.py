@@ -18,7 +18,7 @@ from typing import Any
 
 from tilec.ir.core import Op, Value
 from tilec.ir.held import OLD, Products, Reading, Stage, State, Written
-from tilec.ir.levels import cta, memory
+from tilec.ir.levels import cta, memory, mma
 from tilec.ir.levels.fold import FoldWarps
 from tilec.ir.places import Place, place_of
 from tilec.ir.types import Flight, Shared
@@ -284,7 +284,8 @@ def _put(state: State, op: cta.Put, reports: Reports) -> None:
         who = said(reading.op)
         if reading.over:
             after = "cta.settle" if isinstance(reading.op, cta.Product) else "cta.drain_stores"
-            after = "" if isinstance(reading.op, cta.Get) else f" after the {after}"
+            at_once = isinstance(reading.op, cta.Get | mma.MmaProduct)
+            after = "" if at_once else f" after the {after}"
             reports.add(op, f"{who} may still be reading in other warps: no cta.sync{after}")
         elif _is_store(reading):
             reports.add(op, f"{who} may still read the tile: no cta.drain_stores covers it")
@@ -298,7 +299,19 @@ def _put(state: State, op: cta.Put, reports: Reports) -> None:
 @_rule(cta.Get)
 def _get(state: State, op: cta.Get, reports: Reports) -> None:
     """After a barrier behind the write."""
-    place = _used(state, op.x, op, reports)
+    _read_by_threads(state, op.x, op, reports)
+
+
+@_rule(mma.MmaProduct)
+def _mma(state: State, op: mma.MmaProduct, reports: Reports) -> None:
+    """Its shared operands are read as by ``cta.get``: all is over when it has run."""
+    for value in (op.a, op.b):
+        if isinstance(value.type, Shared):
+            _read_by_threads(state, value, op, reports)
+
+
+def _read_by_threads(state: State, value: Value[Any], op: Op, reports: Reports) -> None:
+    place = _used(state, value, op, reports)
     for write in state.written:
         if write.place.overlaps(place) and not write.ordered:
             reports.add(op, f"what {said(write.op)} wrote may be another warp's: no cta.sync")

@@ -113,8 +113,12 @@ class Composition:
 
 
 def compose(layout: Layout, shared: Layout, element_bits: int) -> Composition:
-    """Send each digit of a register layout to byte offsets of a shared layout of the tile."""
-    if layout.shape != shared.shape:
+    """Send each digit of a register layout to byte offsets of a shared layout of the tile.
+
+    The registers may hold the first rows alone.
+    """
+    fits = layout.shape[0] <= shared.shape[0] and layout.shape[1:] == shared.shape[1:]
+    if layout.rank != shared.rank or not fits:
         raise LayoutRefusal(
             f"the registers hold a tile {layout.shape}, shared memory one of {shared.shape}"
         )

@@ -196,7 +196,8 @@ class Chooser:
         )
         if mapped:
             self.set(stages=self.stages(best, element, extents[2], main))
-            self.set(registers=REGISTERS.get(self.schedule.warpgroups or 0, ()))
+            if self.ctx.target.has_setmaxnreg:
+                self.set(registers=REGISTERS.get(self.schedule.warpgroups or 0, ()))
 
     def no_candidate(
         self, main: tile.Dot, shapes: list[Shape], element: int, accumulators: int
@@ -272,7 +273,7 @@ class Chooser:
         heights = [(PRODUCT_ROWS * w, w) for w in groups] if mapped else [(PRODUCT_ROWS, 1)]
         if pinned[0] is not None:
             height = pinned[0] if rows in self.resident() else rows_taken(pinned[0], mapped)
-            heights = [(height, height // PRODUCT_ROWS)]
+            heights = [(height, max(1, height // PRODUCT_ROWS))]
         most = columns_taken(max(COLUMNS), mapped)
         widths = [c for c in COLUMNS if c <= most // accumulators]
         if pinned[1] is not None:

@@ -1,8 +1,8 @@
 """Fit the tiles that an author pinned to what a warpgroup, a CTA and a thread can take.
 
 Law: along a parallel axis on which nothing is combined, a launch over tiles is a launch over tiles
-of any other size. So a tile of 16 rows runs as one of 64, of which the edge is never stored, and a
-tile of 512 columns as two of 256. Sizes that pass judgement here are left alone; an axis that is
+of any other size. So a tile of 80 rows runs as one of 128, of which the edge is never stored, and
+a tile of 512 columns as two of 256. Sizes that pass judgement here are left alone; an axis that is
 combined, or that runs inside a CTA, keeps its size, and the product is refused where it is formed.
 """
 
@@ -20,7 +20,7 @@ from tilec.layout.descriptor import STEP_BYTES
 from tilec.passes.axes import Axes, AxisClass, combined
 from tilec.passes.base import Context
 from tilec.passes.form_products import by_rings
-from tilec.passes.frames import PRODUCT_ROWS
+from tilec.passes.frames import FRAGMENT_ROWS, PRODUCT_ROWS
 from tilec.passes.refusal import refused
 
 MOST_ELEMENTS = 64
@@ -63,7 +63,7 @@ def fit_products(
         resize(kernel.body, axis, wanted)
         changed = changed or schedule
         if place == 0:
-            changed = replace(changed, warpgroups=wanted // PRODUCT_ROWS)
+            changed = replace(changed, warpgroups=max(1, wanted // PRODUCT_ROWS))
     return changed
 
 
@@ -108,6 +108,8 @@ def _largest(region: Region) -> Value[Any] | None:
 
 def rows_taken(size: int, rings: bool) -> int:
     """Rows of the tile that a CTA takes, where a tile of ``size`` rows was asked for."""
+    if size < PRODUCT_ROWS:
+        return -(-size // FRAGMENT_ROWS) * FRAGMENT_ROWS
     if not rings:
         return PRODUCT_ROWS
     groups = -(-size // PRODUCT_ROWS)

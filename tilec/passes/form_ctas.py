@@ -35,7 +35,6 @@ from tilec.passes.form_products import (
     fill_stage,
     find_stage,
     form_dot,
-    product_team,
 )
 from tilec.passes.form_stores import form_store
 from tilec.passes.form_tiles import FORMS, elementwise, read_turned
@@ -52,6 +51,7 @@ from tilec.passes.homes import check_homes, keep_homes, take_homes
 from tilec.passes.raster import constant, places, product
 from tilec.passes.refusal import refused
 from tilec.passes.simplify import tidy
+from tilec.passes.tensor_cores import product_team
 
 Uses = dict[Value[Any], list[Op]]
 
@@ -60,8 +60,7 @@ def choose_team(ctx: Context, axes: Axes, region: Region, schedule: Schedule) ->
     """How warps share the tiles: by rows of products, by whole rows, or all together."""
     dots = [op for op in region.walk() if isinstance(op, tile.Dot)]
     if dots:
-        split, groups = product_team(axes, dots, schedule.warpgroups)
-        return Team(WARPGROUP_WARPS, groups, split, split.size // groups, True)  # type: ignore[operator]
+        return product_team(axes, dots, schedule.warpgroups)
     warps = WARPGROUP_WARPS * (schedule.warpgroups or 1)
     if crossed_arrays(region) or any(_is_update(op) for op in region.walk()):
         return Team(warps, 1, None, 0)

@@ -23,11 +23,10 @@ from tilec.ir.types import Flight, Register, Ring, Shared
 from tilec.layout.descriptor import matrix_descriptor
 from tilec.layout.fragments import blocked, turning
 from tilec.layout.linear import LayoutError, LayoutRefusal
-from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context
 from tilec.passes.check_schedule import BadChoices, impossible, nearest
+from tilec.passes.form_mma import form_mma
 from tilec.passes.forming import Forming, users
-from tilec.passes.frames import PRODUCT_ROWS
 from tilec.passes.mapping import (
     STRIPES_BYTES,
     Mapped,
@@ -40,6 +39,7 @@ from tilec.passes.operands import Uses, either_axis, ring_refusal
 from tilec.passes.range_starts import aligned_start
 from tilec.passes.raster import constant
 from tilec.passes.refusal import refused
+from tilec.passes.tensor_cores import instruction_of
 
 
 @dataclass
@@ -215,18 +215,28 @@ def fill_stage(f: Forming, stage: Stage, stages: int) -> tuple[Value[Any], Value
 
 
 def form_dot(f: Forming, op: tile.Dot) -> None:
-    """One product: operands in shared memory, started and settled.
+    """One product by the instruction that fits, its operands where that takes them."""
+    f.body.loc = op.loc
+    register = f.frames.register(op.out)
+    types = (op.a.type.dtype, op.b.type.dtype)
+    depth = int(op.a.type.shape[1])
+    if instruction_of(f.ctx, op, *types, depth, register, f.team) == "wgmma":
+        _form_wgmma(f, op, register)
+    else:
+        form_mma(f, op, register, lambda value, which, used: _operand(f, op, value, which, used))
+
+
+def _form_wgmma(f: Forming, op: tile.Dot, register: Register) -> None:
+    """Operands in shared memory; the product is started and settled.
 
     One of operands in buffers that the next product adds to stays in flight: that one's settle
     waits for both, and only then are the buffers free.
     """
-    f.body.loc = op.loc
-    register = f.frames.register(op.out)
-    if register.shape[0] != PRODUCT_ROWS:
-        raise refused(op, f"a product gives {PRODUCT_ROWS} rows a warpgroup, not {register}")
     used: list[bool] = []
     a = _operand(f, op, op.a, "a", used)
     b = _operand(f, op, op.b, "b", used)
+    _check_descriptor(op, a, "a")
+    _check_descriptor(op, b, "b")
     if any(used):
         f.body.add(cta.Publish())
         f.sync()
@@ -280,8 +290,7 @@ def _operand(
     if flip:
         view = _turned(f, view)
     if split:
-        view = f.body.add(cta.Window(view, f.group, rows=PRODUCT_ROWS)).out
-    _check_descriptor(op, view, which)
+        view = f.body.add(cta.Window(view, f.group, rows=f.team.rows)).out
     return view
 
 
@@ -363,26 +372,3 @@ def _read_rows(
         vector=width,
     )
     return f.body.add(made, load.out.name).out
-
-
-def product_team(axes: Axes, dots: list[tile.Dot], warpgroups: int | None) -> tuple[AxisClass, int]:
-    """The axis that warpgroups split, and their number: 64 rows each."""
-    splits = {axes.of(op.out, 0) for op in dots}
-    if len(splits) != 1 or None in splits:
-        raise refused(dots[0], "all products of a kernel must have the same rows in this version")
-    (split,) = splits
-    assert split is not None
-    if not isinstance(split.size, int) or split.size % PRODUCT_ROWS:
-        raise refused(
-            dots[0],
-            f"the tile of {split.name} has {split.size} rows; a product needs a multiple of "
-            f"{PRODUCT_ROWS}: pin tiles.{split.name}={PRODUCT_ROWS}",
-        )
-    groups = split.size // PRODUCT_ROWS
-    if warpgroups is not None and warpgroups != groups:
-        raise refused(
-            dots[0],
-            f"warpgroups = {warpgroups} share a tile of {split.size} rows, but each takes "
-            f"{PRODUCT_ROWS}: pin tiles.{split.name}={PRODUCT_ROWS * warpgroups}",
-        )
-    return split, groups

@@ -1,10 +1,10 @@
 """The register layout of each tile: one frame for each pair of directions, and slices of frames.
 
 A frame is the layout of the tiles that run along given axis classes. A product fixes its result's
-frame (wgmma's accumulator); everything that meets the result elementwise has the same classes and
-so the same layout, and nothing needs to move. Other frames are free: ``rows`` where rows are
-reduced, ``blocked`` otherwise, with the contiguous axis along the lanes. A vector along one class
-is the slice of a frame: each thread keeps what its own elements meet.
+frame (the tensor cores' accumulator); everything that meets the result elementwise has the same
+classes and so the same layout, and nothing needs to move. Other frames are free: ``rows`` where
+rows are reduced, ``blocked`` otherwise, with the contiguous axis along the lanes. A vector along
+one class is the slice of a frame: each thread keeps what its own elements meet.
 
 Invariant: two tiles with the same axis classes have the same layout. Nothing here adds ops.
 """
@@ -20,8 +20,9 @@ from tilec.ir.core import Op, Region, Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import math, tile
 from tilec.ir.types import Register, Tile
-from tilec.layout.fragments import accumulator, blocked, rows, turning
+from tilec.layout.fragments import blocked, rows, turning
 from tilec.layout.linear import Layout, LayoutError, LayoutRefusal
+from tilec.layout.teams import team_result
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context
 from tilec.passes.mapping import aligned_elements, contiguous_axis, tile_axes
@@ -31,6 +32,9 @@ from tilec.passes.refusal import refused
 
 PRODUCT_ROWS = 64
 """Rows of one wgmma, and so of one warpgroup (PTX ISA 9.7.15.5)."""
+
+FRAGMENT_ROWS = 16
+"""Rows of one mma.sync (PTX ISA, mma.m16n8)."""
 
 WARPGROUP_WARPS = 4
 ELEMENTS_PER_THREAD = 32
@@ -166,16 +170,16 @@ class Frames:
     def _accumulator_frame(self, op: tile.Dot) -> None:
         classes = self.axes.all_of(op.out)
         try:
-            layout = accumulator(self._product_columns(op))
+            layout = team_result(*self._product_shape(op), self.team.warps)
         except LayoutError as error:
             raise refused(op, str(error)) from None
         self.frames.setdefault(classes, layout)
 
-    def _product_columns(self, op: tile.Dot) -> int:
-        columns = self.axes.of(op.out, 1)
-        if columns is None:
-            raise refused(op, "a product of one column")
-        return self.size(columns)
+    def _product_shape(self, op: tile.Dot) -> tuple[int, int]:
+        rows, columns = self.axes.of(op.out, 0), self.axes.of(op.out, 1)
+        if rows is None or columns is None:
+            raise refused(op, f"a product of one {'row' if rows is None else 'column'}")
+        return self.size(rows), self.size(columns)
 
     def _free_frame(self, classes: Classes, rowwise: bool) -> Layout:
         shape = tuple(self.size(c) for c in classes if c is not None)

@@ -22,11 +22,13 @@ from tilec.passes.select import (
     elementwise,
     folds,
     inline,
+    mma,
     moves,
     places,
     products,
     registers,
     rings,
+    shared_tiles,
 )
 from tilec.passes.select.rings import RingRecord
 from tilec.passes.select.selector import Selector, lowers, register_kind
@@ -37,11 +39,13 @@ _FAMILIES = (
     elementwise,
     folds,
     inline,
+    mma,
     moves,
     places,
     products,
     registers,
     rings,
+    shared_tiles,
 )
 
 _GRID_OPS: dict[type[Op], str] = {
@@ -150,7 +154,8 @@ def _init_barriers(sel: Selector, roles: list[cta.Role]) -> None:
                 sel.build.add(
                     ptx.MbarrierInit(base, offset=ring.empty + 8 * stage, arrivals=releasing)
                 )
-        sel.build.add(ptx.Fence(kind="mbarrier_init"))
+        if sel.ctx.target.has_clusters:
+            sel.build.add(ptx.Fence(kind="mbarrier_init"))
         sel.build.add(ptx.Yield(()))
     empty = Region([], [ptx.Yield(())])
     sel.build.add(ptx.If(first, types=(), then=body, otherwise=empty))

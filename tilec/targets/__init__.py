@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from tilec.targets.base import Target
+from tilec.targets.sm_80 import SM_80
+from tilec.targets.sm_86 import SM_86
+from tilec.targets.sm_89 import SM_89
 from tilec.targets.sm_90 import SM_90
 
-TARGETS: dict[str, Target] = {target.name: target for target in (SM_90,)}
+TARGETS: dict[str, Target] = {target.name: target for target in (SM_80, SM_86, SM_89, SM_90)}
 """All targets by name."""
 
 

@@ -6,7 +6,7 @@ bandwidth of the H200 SXM part; L2 as the H200 reports it (docs/hardware.md).
 
 from __future__ import annotations
 
-from tilec.targets.base import Target
+from tilec.targets.base import MMA_16_BIT, MMA_FP8, MMA_INTEGER, MMA_TF32, Target
 
 SM_90 = Target(
     name="sm_90a",
@@ -21,8 +21,17 @@ SM_90 = Target(
     max_box=256,
     has_wgmma=True,
     has_tma=True,
+    has_cp_async=True,
+    has_stmatrix=True,
+    has_elect=True,
+    has_setmaxnreg=True,
+    has_try_wait=True,
+    has_clusters=True,
+    has_wide_cvt=True,
+    has_fp8_casts=True,
     wgmma_n=tuple(range(8, 257, 8)),
     wgmma_n_integer=(8, 24, *range(16, 257, 16)),
+    mma=(*MMA_16_BIT, *MMA_TF32, *MMA_INTEGER, *MMA_FP8),
     tensor_flops_per_cycle=4096,
     l2_bytes=60 * 1024 * 1024,
     memory_bytes_per_second=4.8e12,

@@ -381,11 +381,15 @@ class MbarrierArrive(Op, name="ptx.mbarrier_arrive", effects=Effects.ORDERS):
 
 
 class MbarrierWait(Op, name="ptx.mbarrier_wait", effects=Effects.ORDERS):
-    """Spin on ``mbarrier.try_wait.parity`` until the phase with this parity has completed."""
+    """Spin on ``mbarrier.try_wait.parity`` until the phase with this parity has completed.
+
+    ``how`` is ``try_wait``, which may sleep, or ``test_wait`` (sm_80).
+    """
 
     address: Value[Bits] = operand()
     parity: Value[Bits] = operand()
     offset: int = attribute(default=0)
+    how: str = attribute(default="try_wait")
 
 
 # --- TMA ---------------------------------------------------------------------------------------
@@ -445,6 +449,32 @@ class Wgmma(Op, name="ptx.wgmma", effects=Effects.READS):
     transpose_a: bool = attribute(default=False)
     transpose_b: bool = attribute(default=False)
     out: Value[Bits] = result()
+
+
+class Mma(Op, name="ptx.mma"):
+    """``mma.sync.aligned.m16n8kK.row.col`` for each 8 columns: 2 registers of B, 4 of C and D.
+
+    ``a`` is one fragment of A, 4 registers. ``b`` has the fragments of all columns, ``acc`` their
+    4 accumulators each, or one fragment that serves all.
+    """
+
+    a: Value[Bits] = operand()
+    b: Value[Bits] = operand()
+    acc: Value[Bits] = operand()
+    k: int = attribute()
+    accumulate: str = attribute()
+    a_type: str = attribute()
+    b_type: str = attribute()
+    type: Type = result_type()
+    out: Value[Bits] = result()
+
+    def check(self) -> Iterator[str]:
+        """Counts fit."""
+        blocks = self.b.type.count // 2
+        if self.a.type.count != 4 or self.b.type.count != 2 * blocks or not blocks:
+            yield "a fragment of A is 4 registers, one of B 2"
+        if self.out.type.count != 4 * blocks or self.acc.type.count not in (4, 4 * blocks):
+            yield f"{blocks} fragments of B give {4 * blocks} registers"
 
 
 class WgmmaWait(Op, name="ptx.wgmma_wait", effects=Effects.ORDERS):

@@ -279,6 +279,8 @@ def _narrowed_once(
     sel: Selector, value: PtxValue, source: DType, target: DType, single: bool
 ) -> PtxValue:
     """32- and 64-bit integers and f64 to 16-bit floats."""
+    if target.name == "bf16" and not sel.ctx.target.has_wide_cvt:
+        return narrow(sel, rounded_to_odd(sel, value, source), target, single)
     opcode = f"cvt.rn.{target.name}.{suffix(source)}"
     return words(sel, sel.alu(opcode, value, kind="b16", count=value.type.count), single)
 

@@ -1,9 +1,8 @@
-"""Tiles between registers, shared memory and global memory, by plain and matrix instructions."""
+"""Tiles between registers and global memory, by plain loads and stores."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tilec.ir.core import Builder, Region, Value
 from tilec.ir.declare import Refused
@@ -11,17 +10,14 @@ from tilec.ir.levels import cta, memory, ptx
 from tilec.ir.types import Array, Bits, DType, Register
 from tilec.layout.copies import first_copies
 from tilec.layout.linear import Layout, LayoutRefusal
-from tilec.layout.matrices import matrix_plan
-from tilec.layout.vectors import GlobalPlan, global_plan, shared_plan
+from tilec.layout.vectors import GlobalPlan, global_plan
 from tilec.passes.constants import encoded
-from tilec.passes.select.rings import View, block_bytes, entry_value, view_address, window_layout
 from tilec.passes.select.selector import (
     PtxValue,
     Selector,
     bits_of,
     is_packed,
     lowers,
-    record,
     register_kind,
 )
 from tilec.passes.select.widths import as_predicates
@@ -33,96 +29,14 @@ def _memory_width(byte_count: int, kind: str) -> tuple[str, int]:
     return kind, max(1, byte_count // unit)
 
 
-# --- shared memory -----------------------------------------------------------------------------
-
-
-def _based(sel: Selector, view: View, plan: Any, number: int) -> PtxValue:
-    """Address of a plan's base: the view's start plus the thread's own offset."""
-    own = sel.index_map(plan.thread, plan.bases[number])
-    if view.stage is None and (view.block is None or entry_value(sel, view.block)):
-
-        def make(build: Builder) -> PtxValue:
-            base = sel.alu_on(build, "add.u32", sel.shared_base(), view.base)
-            if view.block is not None:
-                base = sel.alu_on(build, "mad.lo.u32", view.block, block_bytes(view), base)
-            return sel.alu_on(build, "add.u32", base, own)
-
-        key = ("based", view.base, view.block, view.block_rows, plan.thread, plan.bases[number])
-        return sel.at_entry(key, make)
-    return sel.alu("add.u32", view_address(sel, view), own)
-
-
-def _matrix(
-    sel: Selector, view: View, layout: Layout, dtype: DType, run: Callable[[Any, PtxValue], None]
-) -> None:
-    try:
-        plan = matrix_plan(layout, window_layout(view), dtype.bits)
-    except LayoutRefusal as refusal:
-        raise Refused(str(refusal)) from None
-    for instruction in plan.instructions:
-        run((instruction, plan), _based(sel, view, plan, instruction.base))
-
-
-@lowers(cta.Put)
-def _put(sel: Selector, op: cta.Put) -> None:
-    view = record(sel, op.target, View)
-    type = op.value.type
-    value = sel.get(op.value)
-    if op.target.type.shape != type.shape or op.target.type.dtype != type.dtype:
-        raise Refused(f"a tile {type} does not fit {op.target.type}")
-    if op.instruction == "stmatrix":
-
-        def store(which: Any, address: PtxValue) -> None:
-            instruction, plan = which
-            sel.build.add(
-                ptx.StoreMatrix(
-                    address,
-                    sel.pick(value, *instruction.registers),
-                    offset=instruction.displacement,
-                    transpose=plan.transposed,
-                )
-            )
-
-        _matrix(sel, view, type.layout, type.dtype, store)
-        return
-    _plain_put(sel, view, type, value)
-
-
 def per_register(dtype: DType) -> int:
     """Elements in one register of a tile."""
     return 32 // dtype.bits if is_packed(dtype) else 1
 
 
-def _plain_plan(view: View, type: Register) -> Any:
-    try:
-        plan = shared_plan(type.layout, window_layout(view), type.dtype.bits)
-    except LayoutRefusal as refusal:
-        raise Refused(str(refusal)) from None
-    return plan
-
-
-def _plain_put(sel: Selector, view: View, type: Register, value: PtxValue) -> None:
-    if type.dtype.name == "bool":
-        raise Refused("bool tiles are not stored in shared memory")
-    plan = _plain_plan(view, type)
-    packing = per_register(type.dtype)
-    for access in plan.accesses:
-        address = _based(sel, view, plan, access.base)
-
-        def store(piece: PtxValue, width: str, offset: int, address: PtxValue = address) -> None:
-            sel.build.add(ptx.Store(address, piece, space="shared", width=width, offset=offset))
-
-        if plan.elements < packing:
-            for number in range(plan.elements):
-                piece, width = _single(sel, value, access.register + number, type.dtype)
-                store(piece, width, access.displacement + number * type.dtype.bytes)
-        else:
-            first = access.register // packing
-            registers = range(first, first + plan.elements // packing)
-            store(sel.pick(value, *registers), value.type.kind, access.displacement)
-
-
-def _single(sel: Selector, value: PtxValue, register: int, dtype: DType) -> tuple[PtxValue, str]:
+def single_piece(
+    sel: Selector, value: PtxValue, register: int, dtype: DType
+) -> tuple[PtxValue, str]:
     """One element of a packed tile in a 16-bit register, and the width of an access to it."""
     if dtype.bits == 8:
         word = sel.pick(value, register // 4)
@@ -131,67 +45,6 @@ def _single(sel: Selector, value: PtxValue, register: int, dtype: DType) -> tupl
     pair = sel.pick(value, register // 2)
     both = sel.build.add(ptx.Unpack(pair, type=Bits("b16", 2))).out
     return sel.pick(both, register % 2), "b16"
-
-
-@lowers(cta.Get)
-def _get(sel: Selector, op: cta.Get) -> None:
-    view = record(sel, op.x, View)
-    type = op.out.type
-    bits = bits_of(type)
-    if type.dtype.name == "bool":
-        raise Refused("bool tiles are not stored in shared memory")
-    if op.x.type.shape != type.shape or op.x.type.dtype != type.dtype:
-        raise Refused(f"a tile {op.x.type} does not give {type}")
-    found: dict[int, PtxValue] = {}
-    if op.instruction == "ldmatrix":
-
-        def load(which: Any, address: PtxValue) -> None:
-            instruction, plan = which
-            read = ptx.LoadMatrix(
-                address,
-                offset=instruction.displacement,
-                transpose=plan.transposed,
-                type=Bits("b32", len(instruction.registers)),
-            )
-            out = sel.build.add(read).out
-            for position, register in enumerate(instruction.registers):
-                found[register] = sel.pick(out, position)
-
-        _matrix(sel, view, type.layout, type.dtype, load)
-    else:
-        plan = _plain_plan(view, type)
-        packing = per_register(type.dtype)
-        narrow = plan.elements < packing
-        single: list[PtxValue] = []
-        for access in plan.accesses:
-            if narrow:
-                one = ptx.Load(
-                    _based(sel, view, plan, access.base),
-                    space="shared",
-                    width=NARROW[type.dtype.bytes],
-                    offset=access.displacement,
-                    type=Bits("b16", plan.elements),
-                )
-                loaded = sel.build.add(one).out
-                single += [sel.pick(loaded, n) for n in range(plan.elements)]
-                continue
-            read_plain = ptx.Load(
-                _based(sel, view, plan, access.base),
-                space="shared",
-                width=bits.kind,
-                offset=access.displacement,
-                type=Bits(bits.kind, plan.elements // packing),
-            )
-            out = sel.build.add(read_plain).out
-            for position in range(out.type.count):
-                found[access.register // packing + position] = sel.pick(out, position)
-        if single:
-            sel.set(op.out, pack_elements(sel, single, type.dtype, type))
-            return
-    sel.set(op.out, sel.join([found[r] for r in range(bits.count)]))
-
-
-# --- global memory -----------------------------------------------------------------------------
 
 
 class GlobalTile:
@@ -533,7 +386,7 @@ def piece_of(
     if elements >= packing:
         first = register // packing
         return sel.pick(value, *range(first, first + elements // packing)), value.type.kind
-    return _single(sel, value, register, dtype)
+    return single_piece(sel, value, register, dtype)
 
 
 def _write_all(sel: Selector, op: cta.Write, where: GlobalTile, vector: int) -> None:

@@ -108,12 +108,17 @@ def _advance(sel: Selector, ring: Value[Any], stages: int) -> PtxValue:
     return stage
 
 
+def _await(sel: Selector, address: PtxValue, parity: PtxValue, offset: int) -> None:
+    how = "try_wait" if sel.ctx.target.has_try_wait else "test_wait"
+    sel.build.add(ptx.MbarrierWait(address, parity, offset=offset, how=how))
+
+
 @lowers(cta.Acquire)
 def _acquire(sel: Selector, op: cta.Acquire) -> None:
     ring = record(sel, op.ring, RingRecord)
     stage, parity = sel.cursors[op.ring]
     address = _stage_address(sel, stage, 8)
-    sel.build.add(ptx.MbarrierWait(address, parity, offset=ring.empty))
+    _await(sel, address, parity, ring.empty)
     total = sum(shared_bytes(part) for part in ring.parts)
     sel.build.add(ptx.MbarrierArrive(address, guard=sel.elected(), offset=ring.full, bytes=total))
     sel.set(op.out, _advance(sel, op.ring, ring.stages))
@@ -125,7 +130,7 @@ def _wait(sel: Selector, op: cta.Wait) -> None:
     ring = record(sel, op.ring, RingRecord)
     stage, parity = sel.cursors[op.ring]
     address = _stage_address(sel, stage, 8)
-    sel.build.add(ptx.MbarrierWait(address, parity, offset=ring.full))
+    _await(sel, address, parity, ring.full)
     sel.set(op.out, _advance(sel, op.ring, ring.stages))
     sel.records[op.out] = ring
 
@@ -177,6 +182,18 @@ def window_layout(view: View) -> Layout:
     if shape.contiguous_axis != 1 or shape.count != 1:
         raise Refused("a window needs a tile of one row-major stripe here")
     return swizzled(int(rows), shape.width, view.type.dtype.bits, swizzle_of(layout))
+
+
+def fragment_layout(view: View) -> Layout:
+    """The layout in which the threads find the elements of a view.
+
+    A window whose rows are no one piece of memory begins where the whole tile does: its elements
+    lie as those of the first window, and ``block_bytes`` further for each window before it.
+    """
+    shape = stripes(view.layout)
+    if shape.contiguous_axis == 1 and shape.count == 1:
+        return window_layout(view)
+    return view.layout
 
 
 def window_step(layout: Layout, bits: int, rows: int) -> int | None:

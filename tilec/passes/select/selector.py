@@ -255,6 +255,8 @@ class Selector:
 
     def elected(self) -> PtxValue:
         """True in one lane of the warp, chosen by the hardware once for the role."""
+        if not self.ctx.target.has_elect:
+            return self.lane_zero()
         return self.at_entry("elected", lambda b: b.add(ptx.Elect()).out)
 
     def leader(self) -> PtxValue:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilec.ir.core import Value
+from tilec.ir.declare import Refused
 from tilec.ir.levels import math, ptx
 from tilec.ir.types import BOOL, DTYPES, F32, S32, Bits, DType, Register, Scalar, Type
 from tilec.passes.select.selector import PtxValue, Selector, is_packed, register_kind
@@ -85,6 +86,9 @@ def widen(sel: Selector, stand: PtxValue, dtype: DType, count: int, single: bool
         return _widen_integers(sel, stand, dtype, count, single)
     if dtype.name in _EIGHT:
         return _widen_eight(sel, stand, dtype, count, single)
+    if single and dtype.name == "bf16" and not sel.ctx.target.has_wide_cvt:
+        upper = ptx.Combine(sel.constant(0, "b16"), stand, type=Bits("b32", 1))
+        return as_float(sel, sel.build.add(upper).out)
     if single:
         return sel.alu(f"cvt.f32.{dtype}", stand, kind="f32")
     pairs = stand.type.count
@@ -117,10 +121,16 @@ def _widen_integers(
     return sel.pick(sel.join(parts), *order)
 
 
+def _need_eight(sel: Selector, dtype: DType) -> None:
+    if not sel.ctx.target.has_fp8_casts:
+        raise Refused(f"{sel.ctx.target.name} has no casts of {dtype}: compile with --sm 89 or 90")
+
+
 def _widen_eight(
     sel: Selector, stand: PtxValue, dtype: DType, count: int, single: bool
 ) -> PtxValue:
     """8-bit floats come in pairs, by way of f16, which holds them all (PTX ISA, cvt)."""
+    _need_eight(sel, dtype)
     pairs = stand
     if not single:
         pairs = sel.build.add(ptx.Unpack(stand, type=Bits("b16", 2 * stand.type.count))).out
@@ -181,6 +191,7 @@ def _narrow_eight(
     sel: Selector, value: PtxValue, dtype: DType, single: bool, saturate: bool
 ) -> PtxValue:
     """Pairs to 16 bits; the instruction saturates, always (PTX ISA, cvt: satfinite)."""
+    _need_eight(sel, dtype)
     given, count = value, value.type.count
     value = _filled_up(sel, value, 2)
     pairs = _pairwise(sel, f"cvt.rn.satfinite.{dtype}x2.f32", value, "b16")
@@ -216,8 +227,16 @@ def words(sel: Selector, halves: PtxValue, single: bool) -> PtxValue:
 
 def to_tf32(sel: Selector, value: PtxValue) -> PtxValue:
     """f32 rounded to nearest even to the eleven digits of tf32, still as f32 (PTX ISA, cvt)."""
-    bits = sel.alu("cvt.rn.tf32.f32", value, count=value.type.count)
-    return as_float(sel, bits)
+    count = value.type.count
+    if sel.ctx.target.has_wide_cvt:
+        return as_float(sel, sel.alu("cvt.rn.tf32.f32", value, count=count))
+    # Older targets round ties away alone: half of the last digit less one, one more if that is odd.
+    bits = _as_bits(sel, value)
+    odd = sel.alu("and.b32", sel.alu("shr.u32", bits, 13, count=count), 1, count=count)
+    raised = sel.alu("add.u32", sel.alu("add.u32", bits, 0xFFF, count=count), odd, count=count)
+    near = as_float(sel, sel.alu("and.b32", raised, 0xFFFFE000, count=count))
+    number = sel.alu("setp.num.f32", value, value, kind="pred", count=count)
+    return sel.alu("selp.f32", near, value, number, kind="f32", count=count)
 
 
 def rounded_to_odd(sel: Selector, value: PtxValue, source: DType) -> PtxValue:
