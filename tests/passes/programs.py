@@ -40,6 +40,12 @@ def _gemm(head: str, operands: str, tail: str = _STORE) -> str:
     return head + _product_loop(operands) + tail
 
 
+def _softmax2(s: np.ndarray) -> np.ndarray:
+    """Rows as powers of two that sum to one."""
+    p = np.exp2(s - s.max(-1, keepdims=True))
+    return np.asarray(p / p.sum(-1, keepdims=True))
+
+
 PROGRAMS: dict[str, Program] = {
     "gemm": Program(
         _gemm(
@@ -288,6 +294,36 @@ kernel f[T: dtype = bf16](a: T[M, K], b: T[N, K], c: out T[M, N], s: out f32[N])
 """,
         {"a": "MK", "b": "NK", "c": "MN", "s": "N"},
         lambda x: {"c": x.a @ x.b.T - (x.a @ x.b.T).max(0), "s": (x.a @ x.b.T).max(0)},
+    ),
+    "decoding in shares": Program(
+        """
+fn kept(m, of):
+    return where(m == of, 1, exp2(m - of))
+
+fn merged(m1, l1, a1, m2, l2, a2):
+    m = max(m1, m2)
+    first, second = kept(m1, m), kept(m2, m)
+    return m, l1 * first + l2 * second, a1 * first[:, None] + a2 * second[:, None]
+
+kernel f[D: int = 64](q: bf16[B, M, D], k: bf16[B, N, D], v: bf16[B, N, D], o: out f32[B, M, D]):
+    schedule splits.j=3
+    for b, i in parallel(B, tiles(M)):
+        m = full[f32](i, -inf)
+        l = zeros[f32](i)
+        acc = zeros[f32](i, D)
+        for j in tiles(N, 64) join merged(m, l, acc):
+            s = q[b, i, :] @ k[b, j, :].T
+            r = anchor(m, s)
+            p = exp2sub(s, r[:, None])
+            alpha = exp2sub(m, r)
+            l = l * alpha + rowsum(p)
+            acc = acc * alpha[:, None] + cast[bf16](p) @ v[b, j, :]
+            m = r
+        o[b, i, :] = acc / l[:, None]
+""",
+        {"q": "BMD", "k": "BND", "v": "BND", "o": "BMD"},
+        lambda x: {"o": _softmax2(x.q @ x.k.swapaxes(1, 2)) @ x.v},
+        sizes={"B": 2, "M": 5, "N": 65, "D": 64},
     ),
     "product in ranges": Program(
         """
