@@ -1,4 +1,4 @@
-"""The files that ship with tilec: ``std.math`` against 120-bit arithmetic, merges against NumPy."""
+"""The files that ship: ``std.math`` against 120-bit arithmetic, the others against NumPy."""
 
 from __future__ import annotations
 
@@ -232,4 +232,55 @@ def test_welford_merges_tiles_of_a_row() -> None:
 
 
 def test_what_ships_is_what_the_page_says() -> None:
-    assert shipped_names() == ["std.math", "std.merges"]
+    assert shipped_names() == ["std.math", "std.merges", "std.random"]
+
+
+# --- std.random ----------------------------------------------------------------------------------
+
+KNOWN_ANSWERS = [
+    ([0] * 4, [0] * 2, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
+    ([0xFFFFFFFF] * 4, [0xFFFFFFFF] * 2, [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
+    (
+        [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344],
+        [0xA4093822, 0x299F31D0],
+        [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1],
+    ),
+]
+"""Counter, key and words of Philox4x32-10, as its authors publish them (Random123, kat_vectors)."""
+
+_WORDS = """from std.random import philox4x32
+kernel k(c: u32[M, 4], k: u32[M, 2], w: out u32[M, 4]):
+    for i in parallel(tiles(M)):
+        a, b, d, e = philox4x32(c[i, 0], c[i, 1], c[i, 2], c[i, 3], k[i, 0], k[i, 1])
+        w[i, 0] = a
+        w[i, 1] = b
+        w[i, 2] = d
+        w[i, 3] = e
+"""
+
+
+def test_philox_gives_the_published_words() -> None:
+    counters, keys, words = (np.array(part, np.uint32) for part in zip(*KNOWN_ANSWERS, strict=True))
+    found = np.zeros_like(words)
+    run(_WORDS, {"c": counters, "k": keys, "w": found})
+    np.testing.assert_array_equal(found, words)
+
+
+@pytest.mark.parametrize("place", ["i", "cast[u32](i)", "cast[u64](i)", "cast[s64](i)"])
+def test_random_numbers_depend_on_seed_and_place_alone(place: str) -> None:
+    text = f"""from std.random import random
+kernel k(u: out f32[M], v: out f32[M]):
+    for i in parallel(tiles(M)):
+        u[i] = random(17, {place})
+        v[i] = random(18, {place})
+"""
+    u, v = np.zeros(4000, np.float32), np.zeros(4000, np.float32)
+    run(text, {"u": u, "v": v})
+    assert np.all((u >= 0) & (u < 1) & (u * 2**24 == np.floor(u * 2**24)))
+    assert abs(u.mean() - 0.5) < 0.02
+    assert abs(np.corrcoef(u, v)[0, 1]) < 0.06
+    assert len(np.unique(u)) > 3990
+    from tests.examples.memory import philox
+
+    words = philox(np.arange(4000, dtype=np.uint64), 17)
+    np.testing.assert_array_equal(u, ((words >> np.uint64(8)) * 2.0**-24).astype(np.float32))

@@ -50,6 +50,8 @@ class Machine:
     kernel: Kernel
     arrays: Mapping[str, Array]
     memory: Bits = field(init=False)
+    scalars: Mapping[str, int] = field(default_factory=dict)
+    """Scalar arguments."""
     starts: dict[str, int] = field(default_factory=dict, init=False)
 
     def run(self) -> dict[str, Bits]:
@@ -72,9 +74,28 @@ class Machine:
             for name, array in self.arrays.items()
         }
 
+    def update(self, start: int, operation: str, type: str, value: Any, compare: Any = None) -> Any:
+        """One atomic update of memory, and the bits that were there."""
+        span = slice(start, start + width(type) // 8)
+        assert self.legal[span].all(), "an update outside every array"
+        assert start % (width(type) // 8) == 0, "a misaligned update"
+        raw = np.frombuffer(self.memory[span].tobytes(), f"u{width(type) // 8}")
+        given = np.array([value]).astype(raw.dtype)
+        if operation == "exch" or (operation == "cas" and raw[0] == np.array(compare, raw.dtype)):
+            made = given
+        elif operation == "cas":
+            made = raw
+        else:
+            rounding = ".rn" if type[0] == "f" or type == "bf16" else ""
+            made = arithmetic.run(f"{operation}{rounding}.{type}", [raw, given])
+        self.memory[span] = made.astype(raw.dtype).view(np.uint8)
+        return raw[0]
+
     def parameter(self, index: int) -> int:
         """The value of a launch parameter."""
         kind, name, *rest = self.kernel.attributes["parameters"][index]
+        if kind == "scalar":
+            return self.scalars[name]
         array: Array = self.arrays[name]
         if kind == "pointer":
             return self.starts[name] + array.first
@@ -157,6 +178,11 @@ class Cta:
             case ptx.Store():
                 self.store(op, x, active)
                 return []
+            case ptx.Red():
+                self.red(op, x, active)
+                return []
+            case ptx.Atom():
+                return [self.atom(op, x, active)]
             case ptx.LoadMatrix():
                 return [self.load_matrix(op, x[0][0])]
             case ptx.StoreMatrix():
@@ -245,6 +271,33 @@ class Cta:
         self.aligned(index, element, count)
         data = np.ascontiguousarray(x[1][:, taken].T.astype(f"u{element}")).view(np.uint8)
         memory[index] = data
+
+    def red(self, op: ptx.Red, x: list[Bits], active: Bits) -> None:
+        """``red``: one thread after the other, one element after the other."""
+        taken = active & x[2][0] if op.guard is not None else active
+        pairs = op.width.endswith("x2")
+        type = op.width.removesuffix("x2")
+        values = np.ascontiguousarray(x[1].T)
+        values = values.view(np.uint16) if pairs else values
+        size = width(type) // 8
+        vector = size * values.shape[1]
+        operation = op.operation.removesuffix(".noftz")
+        for thread in np.flatnonzero(taken):
+            start = int(x[0][0][thread]) + op.offset
+            assert start % vector == 0, "a misaligned update"
+            for number, value in enumerate(values[thread]):
+                self.machine.update(start + number * size, operation, type, value)
+
+    def atom(self, op: ptx.Atom, x: list[Bits], active: Bits) -> Bits:
+        """``atom``, with its guard."""
+        kind = op.out.type.kind
+        out = np.broadcast_to(literal(kind, op.otherwise), (1, self.threads)).copy()
+        operation = op.operation.removesuffix(".noftz")
+        for thread in np.flatnonzero(active & x[2][0]):
+            place, value = int(x[0][0][thread]), x[1][0][thread]
+            compare = x[3][0][thread] if op.compare is not None else None
+            out[0, thread] = self.machine.update(place, operation, op.width, value, compare)
+        return out
 
     def rows(self, op: Any, address: Bits, matrices: int) -> Bits:
         """Byte indices [warp, matrix, row, 16]: lane 8 m + r gives row r of matrix m."""

@@ -91,9 +91,12 @@ def _one_subscript(check: Expressions, array: Variable, axis: int, item: ast.Exp
         return whole_axis(check, array, axis, item)
     found = check.expression(item)
     if isinstance(found.type, IndexType):
-        if found.type.axis.extent != extent:
-            _other_extent(check, array, axis, found, found.type.axis)
-        return found
+        if found.type.axis.extent == extent:
+            return found
+        index, places = found.type.axis, elements(check.report, found)
+        if not check.known.inside(places, extent):
+            _other_extent(check, array, axis, found, index)
+        return places
     if isinstance(found.type, TileType):
         if dtype_of(found).is_integer and check.known.inside(found, extent):
             return found

@@ -54,6 +54,27 @@ def _length(ctx: Context, value: Value[Any], axis: int, most: int) -> int:
     if isinstance(made, tile.IndexValues) and not isinstance(made.index.owner, tile.Within):
         size = made.index.type.size
         return _dividing(ctx, size, most) if isinstance(size, int) else 1
+    if isinstance(made, math.Add | math.Sub):
+        own, moved = made.operands
+        if repeats_along(own, axis) and isinstance(made, math.Add):
+            own, moved = moved, own
+        return _length(ctx, own, axis, min(most, _multiple(ctx, moved, most)))
+    return 1
+
+
+def _multiple(ctx: Context, value: Value[Any], most: int) -> int:
+    """A power of two, at most ``most``, that divides a number (the same all along a tile)."""
+    made = value.owner
+    if isinstance(made, math.Constant):
+        return _dividing(ctx, int(made.value), most)
+    if isinstance(made, tile.ExtentOf):
+        return _dividing(ctx, made.array.type.shape[made.axis], most)
+    if isinstance(made, math.Fill | math.Expand | math.Broadcast):
+        return _multiple(ctx, made.x, most)
+    if isinstance(made, math.Add | math.Sub):
+        return min(_multiple(ctx, v, most) for v in made.operands)
+    if isinstance(made, math.Mul):
+        return max(_multiple(ctx, v, most) for v in made.operands)
     return 1
 
 
