@@ -23,7 +23,7 @@ from tilec.frontend.checked import (
     Variable,
 )
 from tilec.frontend.expressions import Expressions
-from tilec.frontend.meet import axes_of, exactly, is_weak
+from tilec.frontend.meet import axes_of, elements, exactly, is_weak
 from tilec.frontend.names import Binding, Broken
 from tilec.frontend.places import is_at, scattered, write_at
 from tilec.frontend.subscripts import has_places, selection
@@ -42,7 +42,7 @@ class Assignments(Expressions):
             if node.home is not None:
                 self._pin(node.target, node.home, node.span)
         else:
-            self._store(node.target, node)
+            self._store(node.target, node.value, node.span)
 
     def _pin(self, name: ast.Name, home: str, span: Span) -> None:
         """Note where the author wants the tile that a name now stands for."""
@@ -57,17 +57,40 @@ class Assignments(Expressions):
         self.block.append(Pinned(span, value, home))
 
     def _assign_several(self, node: ast.Assign, target: ast.Tuple) -> None:
-        found = self.several(node.value)
-        if len(found) != len(target.items):
+        """All values are computed before any target gets one."""
+        pairs = [
+            (to, value if isinstance(value.type, IndexType) else self.hold("", value, value.span))
+            for to, value in self._matched(target, node.value)
+        ]
+        for to, value in pairs:
+            if isinstance(to, ast.Name):
+                self.set_name(to, value, node.span)
+            else:
+                self._store(to, value, node.span)
+
+    def _matched(
+        self, target: ast.Tuple, given: ast.Expression
+    ) -> list[tuple[ast.Expression, Expr]]:
+        """Each target with its value; a tuple of targets takes a tuple, or a call's results."""
+        if isinstance(given, ast.Tuple) and len(given.items) == len(target.items):
+            found: list[tuple[ast.Expression, Expr]] = []
+            for to, item in zip(target.items, given.items, strict=True):
+                if isinstance(to, ast.Tuple):
+                    found += self._matched(to, item)
+                else:
+                    found.append((to, self.expression(item)))
+            return found
+        values = self.several(given)
+        nested = next((to for to in target.items if isinstance(to, ast.Tuple)), None)
+        if len(values) != len(target.items) or nested is not None:
+            wrong = target if nested is None or len(values) != len(target.items) else nested
+            count = len(values) if wrong is target else 1
             self.report.fail(
                 "wrong-count",
-                f"{len(target.items)} names for {len(found)} values",
-                [(target.span, f"{len(target.items)} here"), (node.value.span, f"{len(found)}")],
+                f"{len(wrong.items)} names for {count} values",
+                [(wrong.span, f"{len(wrong.items)} here"), (given.span, f"{count}")],
             )
-        for name, value in zip(target.items, found, strict=True):
-            if not isinstance(name, ast.Name):
-                self.report.not_yet("a tuple of elements", name.span, "one assignment a line")
-            self.set_name(name, value, node.span)
+        return list(zip(target.items, values, strict=True))
 
     def set_name(self, name: ast.Name, value: Expr, span: Span) -> None:
         """Give a name a value, here or in the block that owns it."""
@@ -166,10 +189,11 @@ class Assignments(Expressions):
             help="a tile is changed as a whole: `x = where(condition, new, x)`",
         )
 
-    def _store(self, target: ast.Expression, node: ast.Assign) -> None:
+    def _store(self, target: ast.Expression, given: ast.Expression | Expr, span: Span) -> None:
+        """Store a value, or what an expression gives once the target is known to be one."""
         if is_at(target):
-            value = self.value(node.value)
-            self.block.append(write_at(self, target, value, node.span))
+            value = self._stored_value(given)
+            self.block.append(write_at(self, target, value, span))
             return
         array = self._array_target(target)
         if array is None:
@@ -178,19 +202,20 @@ class Assignments(Expressions):
         assert isinstance(array.type, ArrayType)
         assert isinstance(target, ast.Subscript)
         if not self.inside_parallel:
-            self.outside(node.span, "a store")
-        self.writable(array, node.span)
+            self.outside(span, "a store")
+        self.writable(array, span)
         subscripts, axes = selection(self, array, target)
-        value = self.value(node.value)
+        value = self._stored_value(given)
         if has_places(subscripts):
-            self.block.append(
-                scattered(self, array, list(subscripts), value, target.span, node.span)
-            )
+            self.block.append(scattered(self, array, list(subscripts), value, target.span, span))
             return
         value = exactly(
             self.report, value, array.type.dtype, axes, target.span, f"`{target.span.text}`"
         )
-        self.block.append(Store(node.span, array, subscripts, value))
+        self.block.append(Store(span, array, subscripts, value))
+
+    def _stored_value(self, given: ast.Expression | Expr) -> Expr:
+        return elements(self.report, given) if isinstance(given, Expr) else self.value(given)
 
 
 def _change_help(name: str, before: Expr, after: Expr) -> str:

@@ -273,6 +273,24 @@ class WholeAxis(Expr):
 
 
 @dataclass(eq=False)
+class PartAxis(Expr):
+    """The subscript ``start:stop`` on one axis of an array; its length is that of ``type``."""
+
+    array: Variable
+    axis: int
+    start: int
+
+
+@dataclass(eq=False)
+class Sliced(Expr):
+    """Elements from ``start`` on along an axis of a tile; how many, ``type`` says."""
+
+    operand: Expr
+    axis: int
+    start: int
+
+
+@dataclass(eq=False)
 class Load(Expr):
     """Elements of an array, one subscript an axis."""
 

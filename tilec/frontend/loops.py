@@ -13,6 +13,7 @@ from typing import NoReturn
 from tilec.diagnostics import did_you_mean
 from tilec.frontend import ast
 from tilec.frontend.checked import (
+    Apply,
     Axis,
     CheckedKernel,
     Const,
@@ -28,6 +29,7 @@ from tilec.frontend.exposed import is_chosen
 from tilec.frontend.expressions import Expressions
 from tilec.frontend.meet import axes_of, elements, settle
 from tilec.frontend.names import Binding, Scope, SizeChoice
+from tilec.frontend.polynomials import minus
 from tilec.ir.types import S32, Extent
 from tilec.source import Span
 
@@ -52,6 +54,16 @@ def iterable_call(check: Expressions, node: ast.For) -> tuple[str, ast.Call]:
         [(call.span, "asked for here")],
         help=hint or "write `for i in tiles(M):`, `parallel(...)` or `range(n)`",
     )
+
+
+def _dims_in(expr: Expr) -> set[str]:
+    """The dimensions that a computed number mentions."""
+    if isinstance(expr, ExtentValue):
+        return {expr.dim}
+    if isinstance(expr, Ref) and expr.variable.value is not None:
+        return _dims_in(expr.variable.value)
+    inner = expr.operands if isinstance(expr, Apply) else ()
+    return {dim for operand in inner for dim in _dims_in(operand)}
 
 
 class LoopAxes:
@@ -168,14 +180,37 @@ class LoopAxes:
             run_over = extent.value
             extent = settle(report, extent)
         else:
-            report.not_yet(
-                "`tiles` over a computed extent",
-                call.arguments[0].span,
-                "loop over a dimension of an array, as in `tiles(M)`",
-            )
+            return self._computed(name, call)
         size = self._size(name, call)
         variable = self._index(name, size, run_over, call.span)
         return self._noted(LoopAxis(variable, extent, size), call.span)
+
+    def _computed(self, name: ast.Name, call: ast.Call) -> LoopAxis:
+        """``tiles(N // 2)``: the first indices of a dimension that is proved to have as many."""
+        outside, self.check.inside_parallel = self.check.inside_parallel, True
+        try:
+            count = self._count(call.arguments[0])
+        finally:
+            self.check.inside_parallel = outside
+        known = self.check.known
+        number = known.read(count)
+        named = _dims_in(count)
+        for dim in sorted(self.check.dims, key=lambda dim: dim not in named):
+            rest = minus(known.dimension(dim), number)
+            if known.holds(number) and known.holds(rest):
+                whole = ExtentValue(ScalarType(S32), call.arguments[0].span, dim)
+                zero = Const(ScalarType(S32), call.arguments[0].span, 0)
+                size = self._size(name, call)
+                variable = self._index(name, size, dim, call.span)
+                axis = LoopAxis(variable, whole, size, (zero, count, whole))
+                return self._noted(axis, call.span)
+        self.check.report.fail(
+            "may-be-out-of-range",
+            "nothing proves that some dimension has as many indices as this",
+            [(call.arguments[0].span, f"from 0 up to `{call.arguments[0].span.text}`")],
+            help=f"state it, as in `require {call.arguments[0].span.text} <= M`, or write "
+            "`tiles(lo, hi, max=M)`",
+        )
 
     def _noted(self, axis: LoopAxis, span: Span) -> LoopAxis:
         if is_chosen(self.kernel, axis):

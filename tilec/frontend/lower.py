@@ -397,6 +397,14 @@ class _Lowering:
                 return tile.Whole(self.values[node.array], node.axis, node.type.axis.size)
             case c.Atomic():
                 return self.atomic(node)
+            case c.PartAxis():
+                assert isinstance(node.type, c.IndexType)
+                size = int(node.type.axis.size)
+                return tile.Part(self.values[node.array], node.axis, node.start, size)
+            case c.Sliced():
+                assert isinstance(node.type, c.TileType)
+                size = int(node.type.axes[node.axis].size)
+                return tile.Slice(self.expression(node.operand), node.axis, node.start, size)
             case c.Load():
                 subscripts = self.several(node.subscripts)
                 return tile.Load(self.values[node.array], subscripts)

@@ -45,13 +45,20 @@ from tilec.ir.types import BOOL, S32
 from tilec.source import Span
 
 
+def _names_in(target: ast.Expression) -> Iterator[str]:
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, ast.Tuple):
+        for item in target.items:
+            yield from _names_in(item)
+
+
 def assigned_names(body: tuple[ast.Statement, ...]) -> Iterator[str]:
     """Names that a block, or a block within it, assigns to."""
     for node in body:
         match node:
             case ast.Assign() | ast.Augmented():
-                targets = node.target.items if isinstance(node.target, ast.Tuple) else [node.target]
-                yield from (t.id for t in targets if isinstance(t, ast.Name))
+                yield from _names_in(node.target)
             case ast.If():
                 yield from assigned_names(node.body)
                 yield from assigned_names(node.otherwise)

@@ -14,9 +14,13 @@ from tilec.frontend import ast
 from tilec.frontend.checked import (
     ArrayType,
     Axis,
+    Const,
     Expand,
     Expr,
     IndexType,
+    PartAxis,
+    ScalarType,
+    Sliced,
     TileType,
     Variable,
     WholeAxis,
@@ -79,9 +83,37 @@ def whole_axis(check: Expressions, array: Variable, axis: int, item: ast.Slice) 
     assert isinstance(array.type, ArrayType)
     extent = array.type.dims[axis]
     if item.start or item.stop or item.step:
-        check.report.not_yet("a slice with bounds", item.span, "loop over `tiles(...)`")
+        start, stop = _bounds(check, item, extent, array.span)
+        last = Const(ScalarType(S32), item.span, stop - 1)
+        if not isinstance(extent, int) and not check.known.inside(last, extent):
+            _not_in_range(check, array, extent, last, f"nothing proves {stop} <= {extent}")
+        return PartAxis(IndexType(Axis.static(stop - start)), item.span, array, axis, start)
     whole = Axis.static(extent) if isinstance(extent, int) else Axis.whole(extent)
     return WholeAxis(IndexType(whole), item.span, array, axis)
+
+
+def _bounds(check: Expressions, item: ast.Slice, extent: Extent, declared: Span) -> tuple[int, int]:
+    """First index and end of ``start:stop``, checked against a known extent."""
+    if item.step is not None:
+        check.report.not_yet("a slice with a step", item.step.span, "take parts without one")
+    if item.stop is None and not isinstance(extent, int):
+        check.report.not_yet(
+            f"a slice up to the end of `{extent}`, which is known at launch only,",
+            item.span,
+            "loop over `tiles(lo, hi, max=...)`",
+        )
+    what = "a bound of a slice"
+    start = 0 if item.start is None else check.integer(item.start, what)
+    stop = extent if item.stop is None else check.integer(item.stop, what)
+    assert isinstance(stop, int)
+    if not 0 <= start < stop or (isinstance(extent, int) and stop > extent):
+        check.report.fail(
+            "may-be-out-of-range",
+            f"`{item.span.text}` is no part of 0:{extent}",
+            [(item.span, f"from {start} up to {stop}"), (declared, f"the extent is {extent}")],
+            notes=["negative bounds do not count from the end, and a part has an element"],
+        )
+    return start, stop
 
 
 def _one_subscript(check: Expressions, array: Variable, axis: int, item: ast.Expression) -> Expr:
@@ -139,6 +171,21 @@ def _other_extent(
     )
 
 
+def _sliced(check: Expressions, base: Expr, place: int, item: ast.Slice) -> Expr:
+    """A part along a known axis of a tile."""
+    axes = axes_of(base)
+    axis = axes[place] if place < len(axes) else Axis.static(1)
+    if axis.origin != "static" or not isinstance(axis.size, int):
+        check.report.not_yet(
+            f"a part of `{axis}`, an axis whose extent is not known,",
+            item.span,
+            "take parts of axes whose extent is a number or an `int` parameter",
+        )
+    start, stop = _bounds(check, item, axis.size, base.span)
+    parts = (*axes[:place], Axis.static(stop - start), *axes[place + 1 :])
+    return Sliced(TileType(dtype_of(base), parts), item.span, base, place, start)
+
+
 def insert_axes(check: Expressions, base: Expr, node: ast.Subscript) -> Expr:
     """``x[:, None]``: axes of extent 1 inserted, all others kept."""
     result, kept = base, 0
@@ -148,11 +195,15 @@ def insert_axes(check: Expressions, base: Expr, node: ast.Subscript) -> Expr:
             grown = (*axes[:place], Axis.static(1), *axes[place:])
             kind = TileType(dtype_of(base), grown)
             result = Expand(kind, node.span, result, place)
-        elif isinstance(item, ast.Slice) and not (item.start or item.stop or item.step):
+        elif isinstance(item, ast.Slice):
+            if item.start or item.stop or item.step:
+                result = _sliced(check, result, place, item)
             kept += 1
         else:
             check.report.not_yet(
-                "a part of a tile", item.span, "only `:` and `None` are subscripts of a tile"
+                "one element of a tile",
+                item.span,
+                "`:`, a slice of a known axis and `None` are subscripts of a tile",
             )
     if kept != len(axes_of(base)) or not axes_of(base):
         check.report.fail(

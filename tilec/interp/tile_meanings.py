@@ -31,6 +31,19 @@ def _whole(machine: Machine, op: tile.Whole) -> Indices:
     return machine.enter(op.size, Indices(0, size, extent))
 
 
+@meaning(tile.Part)
+def _part(machine: Machine, op: tile.Part) -> Indices:
+    return Indices(op.start, op.size, op.size)
+
+
+@meaning(tile.Slice)
+def _slice(machine: Machine, op: tile.Slice) -> Held:
+    source = machine.values[op.x]
+    where = (slice(None),) * op.axis + (slice(op.start, op.start + op.size),)
+    valid = (*source.valid[: op.axis], None, *source.valid[op.axis + 1 :])
+    return held(source.data[where], valid)
+
+
 @meaning(tile.Parallel)
 def _parallel(machine: Machine, op: tile.Parallel) -> None:
     extents = [machine.scalar(v) for v in op.extents]

@@ -98,6 +98,19 @@ def _extent(f: Forming, op: tile.ExtentOf) -> None:
     f.values[op.out] = f.extent(op.array, op.axis)
 
 
+@forms(tile.Part)
+def _part(f: Forming, op: tile.Part) -> None:
+    f.origins[op.out] = constant(f.body, op.start)
+
+
+@forms(tile.Slice)
+def _slice(f: Forming, op: tile.Slice) -> None:
+    raise Refused(
+        "a part of what a product, a loop or a branch gives, or of an array that is written, is "
+        "not taken in this version: take parts of what it is computed from"
+    )
+
+
 @forms(tile.Whole)
 def _whole(f: Forming, op: tile.Whole) -> None:
     f.origins[op.out] = constant(f.body, 0)

@@ -178,7 +178,7 @@ def may_be_partial(ctx: Context, index: Value[Index], size: Extent) -> bool:
     extent = index.type.extent
     if isinstance(index.owner, tile.Within):
         return True
-    if size == extent:
+    if size == extent or isinstance(index.owner, tile.Part):
         return False
     if isinstance(index.owner, tile.Whole) or not isinstance(size, int):
         return True

@@ -38,9 +38,9 @@ def divisor(ctx: Context, value: Value[Any]) -> int:
 def aligned_start(ctx: Context, subscript: Value[Any], most: int) -> int:
     """Elements, a power of two up to ``most``, that the start of a tile is a multiple of."""
     op = subscript.owner
-    if not isinstance(op, tile.Within):
+    if not isinstance(op, tile.Within | tile.Part):
         return most
-    known = divisor(ctx, op.lower)
+    known = op.start if isinstance(op, tile.Part) else divisor(ctx, op.lower)
     while known % most:
         most //= 2
     return most

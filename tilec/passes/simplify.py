@@ -15,7 +15,8 @@ included, so a simplified program is the same program:
     if known           = its branch
     load, load again   = one load       (arrays that the kernel only reads)
 
-Transposes move to loads and stores (``move_transposes``), where they cost nothing.
+Transposes move to loads and stores (``move_transposes``) and parts of tiles to loads
+(``move_slices``), where they cost nothing.
 
 Then equal pure ops are merged, unused ones dropped, and pure ops that do not depend on a loop
 move out of it (``tile`` level only, where nothing has a place yet and so nothing gets longer
@@ -33,6 +34,7 @@ from tilec.ir.levels import flow, math, tile
 from tilec.ir.types import Index, Scalar, Tile
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.constants import constant_value, folded
+from tilec.passes.move_slices import move_slices
 from tilec.passes.move_transposes import move_transposes
 
 Values = list[Value[Any]]
@@ -184,7 +186,7 @@ def tidy(region: Region) -> None:
 def simplify(kernel: Kernel, ctx: Context) -> None:
     """Nothing is computed twice, in vain, or again in every round of a loop."""
     tidy(kernel.body)
-    if move_transposes(kernel.body):
+    if move_slices(kernel.body) | move_transposes(kernel.body):
         tidy(kernel.body)
     if hoist(kernel.body) | merge_loads(kernel.body):
         tidy(kernel.body)

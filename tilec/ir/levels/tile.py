@@ -68,6 +68,29 @@ class Whole(Op, name="tile.whole"):
         return [Index(self.size, self.array.type.shape[self.axis])]
 
 
+class Part(Op, name="tile.part"):
+    """Consecutive indices of one axis of an array, the subscript ``start:start + size``."""
+
+    array: Value[Array] = operand()
+    axis: int = attribute()
+    start: int = attribute()
+    size: int = attribute()
+    out: Value[Index] = result()
+
+    def infer(self) -> Sequence[Type]:
+        """An index, all of which exists."""
+        if not 0 <= self.axis < len(self.array.type.shape):
+            raise TypeError(f"{self.array.type} has no axis {self.axis}")
+        return [Index(self.size, self.array.type.shape[self.axis])]
+
+    def check(self) -> Iterator[str]:
+        """The axis has these indices, where its extent is known."""
+        extent = self.array.type.shape[self.axis]
+        end = self.start + self.size
+        if self.start < 0 or self.size < 1 or (isinstance(extent, int) and end > extent):
+            yield f"{self.start} to {end} is no part of 0 to {extent}"
+
+
 def _extent_faults(extent: Value[Any], index: Type) -> Iterator[str]:
     """An index runs over the axis that its loop's extent is the length of, where that shows."""
     made = extent.owner
@@ -537,6 +560,27 @@ def _atomic_faults(op: Any) -> Iterator[str]:
         yield f"the fill has type {op.fill.type}, elements are {dtype}"
     if dtype.name == "bool":
         yield "bool elements have no atomic update"
+
+
+class Slice(Op, name="tile.slice"):
+    """Elements ``start`` to ``start + size`` along an axis of known extent."""
+
+    x: Value[Tile] = operand()
+    axis: int = attribute()
+    start: int = attribute()
+    size: int = attribute()
+    out: Value[Tile] = result()
+
+    def infer(self) -> Sequence[Type]:
+        """The tile with that axis shorter."""
+        shape, axis = self.x.type.shape, self.axis
+        return [Tile(self.x.type.dtype, (*shape[:axis], self.size, *shape[axis + 1 :]))]
+
+    def check(self) -> Iterator[str]:
+        """The elements are there."""
+        extent = self.x.type.shape[self.axis] if 0 <= self.axis < len(self.x.type.shape) else 0
+        if not isinstance(extent, int) or not 0 <= self.start < self.start + self.size <= extent:
+            yield f"{self.x.type} has no part {self.start} to {self.start + self.size}"
 
 
 class Home(Op, name="tile.home", effects=Effects.ORDERS):
