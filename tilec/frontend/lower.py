@@ -14,7 +14,7 @@ from tilec.frontend import checked as c
 from tilec.frontend.check import no_such_kernel
 from tilec.frontend.slack import settle_slack
 from tilec.ir.core import Builder, Kernel, Loc, Module, Op, Region, Value
-from tilec.ir.levels import flow, math, tile
+from tilec.ir.levels import author, flow, math, tile
 from tilec.ir.types import DTYPES, S32, Array, DType, Index, Scalar, Tile, Type
 from tilec.source import Span
 
@@ -117,7 +117,7 @@ class _Lowering:
                 self.add(made, node.span)
                 self.values.update(zip(node.variables, made.out, strict=True))
             case c.Pinned():
-                self.add(tile.Home(self.expression(node.value), node.home), node.span)
+                self.add(author.Home(self.expression(node.value), node.home), node.span)
             case c.Store():
                 subscripts = self.several(node.subscripts)
                 value = self.expression(node.value)
@@ -383,7 +383,7 @@ class _Lowering:
             case c.Workspace():
                 return tile.Temp(self.several(node.extents), kind)
             case c.MeaningOf():
-                return tile.Meaning(self.expression(node.operand), self.expression(node.says))
+                return author.Meaning(self.expression(node.operand), self.expression(node.says))
             case c.Transposed():
                 return tile.Transpose(self.expression(node.operand))
             case c.Product():

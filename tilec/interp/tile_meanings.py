@@ -14,7 +14,7 @@ from tilec.interp.numbers import Data, poison, rounded
 from tilec.interp.updates import update_in_order
 from tilec.ir.core import Value
 from tilec.ir.declare import Effects
-from tilec.ir.levels import tile
+from tilec.ir.levels import author, tile
 from tilec.ir.types import DType, Index, Scalar
 
 
@@ -251,13 +251,13 @@ def _product(a: Data, b: Data, dtype: str, wide: bool) -> Data:
     return made
 
 
-@meaning(tile.Home)
-def _home(machine: Machine, op: tile.Home) -> None:
+@meaning(author.Home)
+def _home(machine: Machine, op: author.Home) -> None:
     """Where a value lies says nothing about what it is."""
 
 
-@meaning(tile.Meaning)
-def _said(machine: Machine, op: tile.Meaning) -> Held:
+@meaning(author.Meaning)
+def _said(machine: Machine, op: author.Meaning) -> Held:
     said: Held = machine.values[op.says]
     return said
 

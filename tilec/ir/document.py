@@ -14,11 +14,12 @@ from types import ModuleType
 
 from tilec.ir.core import Op
 from tilec.ir.declare import Effects, FieldSpec
-from tilec.ir.levels import LEVELS, cta, flow, fold, math, memory, mma, ptx, tile
+from tilec.ir.levels import LEVELS, author, cta, flow, fold, math, memory, mma, ptx, tile
 from tilec.ir.types import Type
 
 FAMILIES: dict[str, ModuleType] = {
     "tile": tile,
+    "author": author,
     "math": math,
     "flow": flow,
     "cta": cta,

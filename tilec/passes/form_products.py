@@ -18,7 +18,7 @@ from tilec.ir import rewrite
 from tilec.ir.core import Op, Region, Value
 from tilec.ir.declare import Refused
 from tilec.ir.facts import Schedule
-from tilec.ir.levels import cta, flow, math, tile
+from tilec.ir.levels import author, cta, flow, math, tile
 from tilec.ir.types import Flight, Register, Ring, Shared
 from tilec.layout.descriptor import matrix_descriptor
 from tilec.layout.fragments import blocked, turning
@@ -63,7 +63,7 @@ def source_of(value: Value[Any]) -> tuple[Value[Any], bool]:
 
 def feeds_only_products(value: Value[Any], uses: Uses) -> bool:
     """Whether every use of a tile, through transposes, is an operand of a product."""
-    readers = [op for op in uses.get(value, []) if not isinstance(op, tile.Home)]
+    readers = [op for op in uses.get(value, []) if not isinstance(op, author.Home)]
     for op in readers:
         if isinstance(op, tile.Transpose):
             if not feeds_only_products(op.out, uses):

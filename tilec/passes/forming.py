@@ -14,7 +14,7 @@ from typing import Any
 from tilec.ir.core import Builder, Kernel, Op, Region, Value
 from tilec.ir.declare import Refused
 from tilec.ir.facts import Schedule
-from tilec.ir.levels import cta, flow, math, tile
+from tilec.ir.levels import author, cta, flow, math, tile
 from tilec.ir.types import Array, Extent, Index, Register, Scalar, Shared, TensorMap
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context
@@ -49,7 +49,7 @@ class Forming:
     """Where the range ends that an index is part of, if it is not the end of an array."""
     crossed: frozenset[Value[Any]] = frozenset()
     """Arrays whose accesses wait for one another (``crossings``)."""
-    homes: dict[Value[Any], tile.Home] = field(default_factory=dict)
+    homes: dict[Value[Any], author.Home] = field(default_factory=dict)
     """What the author pinned."""
     stored: dict[Value[Any], tuple[Value[Any], Register]] = field(default_factory=dict)
     """Tiles that lie in shared memory as values: where, and what reading one gives."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from tilec.ir.core import Kernel, Op, Region, Value
 from tilec.ir.declare import Refused
-from tilec.ir.levels import cta, math, tile
+from tilec.ir.levels import author, cta, math, tile
 from tilec.ir.types import DType, Register, Shared, Tile
 from tilec.layout.linear import Layout
 from tilec.passes.form_products import feeds_only_products
@@ -23,11 +23,11 @@ from tilec.passes.operands import Uses
 from tilec.passes.refusal import refused
 
 
-def take_homes(kernel: Kernel) -> dict[Value[Any], tile.Home]:
+def take_homes(kernel: Kernel) -> dict[Value[Any], author.Home]:
     """The pins of a kernel by the values that they pin; they are removed from it."""
-    found: dict[Value[Any], tile.Home] = {}
+    found: dict[Value[Any], author.Home] = {}
     for op in kernel.body.walk():
-        if not isinstance(op, tile.Home):
+        if not isinstance(op, author.Home):
             continue
         other = found.setdefault(op.x, op)
         if other.home != op.home:
@@ -37,7 +37,7 @@ def take_homes(kernel: Kernel) -> dict[Value[Any], tile.Home]:
                 "tiles are computed once, and have one home; remove one of the two words",
             )
     for region in _regions(kernel.body):
-        region.ops = [op for op in region.ops if not isinstance(op, tile.Home)]
+        region.ops = [op for op in region.ops if not isinstance(op, author.Home)]
     return found
 
 
@@ -75,7 +75,7 @@ def keep_homes(f: Forming, op: Op) -> None:
             _put(f, value, pin)
 
 
-def _put(f: Forming, value: Value[Any], pin: tile.Home) -> None:
+def _put(f: Forming, value: Value[Any], pin: author.Home) -> None:
     held = f.values[value]
     assert isinstance(value.type, Tile)
     flat = len(value.type.shape) == 1

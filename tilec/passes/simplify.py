@@ -30,7 +30,7 @@ from typing import Any
 from tilec.ir import rewrite
 from tilec.ir.core import Builder, Kernel, Op, Region, Value
 from tilec.ir.declare import Effects
-from tilec.ir.levels import flow, math, tile
+from tilec.ir.levels import author, flow, math, tile
 from tilec.ir.types import Index, Scalar, Tile
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.constants import constant_value, folded
@@ -58,7 +58,7 @@ def identities(op: Op, builder: Builder) -> Values | None:
         return _binary(op)
     if isinstance(op, tile.Transpose) and isinstance(op.x.owner, tile.Transpose):
         return [op.x.owner.x]
-    return [op.x] if isinstance(op, tile.Meaning) else None
+    return [op.x] if isinstance(op, author.Meaning) else None
 
 
 def _where(op: math.Where) -> Values | None:

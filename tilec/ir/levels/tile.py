@@ -583,35 +583,6 @@ class Slice(Op, name="tile.slice"):
             yield f"{self.x.type} has no part {self.start} to {self.start + self.size}"
 
 
-class Home(Op, name="tile.home", effects=Effects.ORDERS):
-    """The author wants this tile in ``shared`` memory, or in ``register`` memory."""
-
-    x: Value[Tile] = operand()
-    home: str = attribute()
-
-    def check(self) -> Iterator[str]:
-        """The home is known."""
-        if self.home not in ("shared", "register"):
-            yield f"a home is shared or register, not {self.home}"
-
-
-class Meaning(Op, name="tile.meaning"):
-    """What the author says that ``x`` is: the interpreter takes that, compiled code ``x``."""
-
-    x: Value[Any] = operand()
-    says: Value[Any] = operand()
-    out: Value[Any] = result()
-
-    def infer(self) -> Sequence[Type]:
-        """The same type."""
-        return [self.x.type]
-
-    def check(self) -> Iterator[str]:
-        """Both have one type."""
-        if self.x.type != self.says.type:
-            yield f"{self.x.type} is said to be {self.says.type}"
-
-
 class Temp(Op, name="tile.temp", effects=Effects.MAKES):
     """Workspace in global memory for the launches of one call; it holds nothing at first."""
 
