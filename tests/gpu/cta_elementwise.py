@@ -316,6 +316,9 @@ def _constants() -> Iterator[Case]:
         if DTYPES[dtype].is_float:
             with np.errstate(over="ignore"):
                 data = values(dtype, literals)
+            # An infinity that is written is one, also of a type that saturates.
+            for place in np.flatnonzero(np.isinf(literals)):
+                data[place] = literals[place]
         else:
             mask = (1 << DTYPES[dtype].bits) - 1
             data = np.array([int(v) & mask for v in literals], np.uint64)

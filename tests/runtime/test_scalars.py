@@ -22,6 +22,9 @@ from tilec.runtime.specialise import LaunchError
         ("f16", 1.0, "003c000000000000"),
         ("bf16", 1.0, "803f000000000000"),
         ("f32", -math.inf, "000080ff00000000"),
+        ("e4m3", -1.0, "b800000000000000"),
+        ("e4m3", 447.9, "7e00000000000000"),
+        ("e5m2", math.inf, "7c00000000000000"),
         ("s32", -1, "ffffffffffffffff"),
         ("u8", 255, "ff00000000000000"),
         ("s64", -(1 << 63), "0000000000000080"),
@@ -51,6 +54,7 @@ def test_integers_fit_exactly_in_their_range(name: str) -> None:
         ("bf16", float.fromhex("0x1.fefp127"), float.fromhex("0x1.ffp127")),
         ("f64", 1.7e308, 10**400),
         ("bf16", 1e38, 1e300),
+        ("e5m2", 57344.0, 57345.0),
     ],
 )
 def test_finite_floats_stay_finite(name: str, fits: float, above: float) -> None:

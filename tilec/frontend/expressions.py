@@ -84,6 +84,7 @@ _OF_OTHER_LANGUAGES = {
     "False": "write `false`",
 }
 """What to write instead of words that others have."""
+_PACKED = ("s4", "u4")
 _HELD_AFTER = 32
 """Links of a chain after which its value becomes a variable: what walks expressions recurses."""
 _STORAGE_ONLY = frozenset({"e4m3", "e5m2", "tf32"})
@@ -184,6 +185,12 @@ class Expressions:
                 f"`{name.id}` is a function",
                 [(name.span, "used as a value here")],
                 help=f"call it: `{name.id}(...)`",
+            )
+        if name.id in _PACKED:
+            self.report.not_yet(
+                f"the element type {name.id}, two to a byte,",
+                name.span,
+                "declare u8 of half the extent; `x & 15` is the first of two, `x >> 4` the second",
             )
         if name.id in _OF_OTHER_LANGUAGES:
             self.report.fail(

@@ -15,12 +15,14 @@ from typing import Any
 
 from tilec.backend_ptx.arguments import Arguments
 from tilec.ir.types import DType
+from tilec.passes.constants import encoded
 from tilec.runtime.specialise import LaunchError
 
 _FORMATS = {"f64": "<d", "f32": "<f4x", "tf32": "<f4x", "f16": "<e6x"}
 _GREATEST = {
     "f64": float.fromhex("0x1.fffffffffffffp1023"), "f32": float.fromhex("0x1.fffffep127"),
     "tf32": float.fromhex("0x1.ffcp127"), "f16": 65504.0, "bf16": float.fromhex("0x1.fep127"),
+    "e4m3": 448.0, "e5m2": 57344.0,
 }  # fmt: skip
 
 
@@ -89,4 +91,7 @@ def scalar_bits(dtype: DType, value: int | float) -> bytes:
         if int.from_bytes(bits, "little") & 0x7FFF == 0x7F80 and math.isfinite(value):
             raise OverflowError(f"{value} is no bfloat16")
         return bits + bytes(6)
-    raise LaunchError(f"a scalar parameter of type {dtype} cannot be passed")
+    # PTX ISA, alternate floating-point formats: e4m3 has no infinity.
+    if abs(value) > _GREATEST[dtype.name] and (math.isfinite(value) or dtype.name == "e4m3"):
+        raise OverflowError(f"{value} is no {dtype}")
+    return bytes([encoded(value, dtype)]) + bytes(7)
