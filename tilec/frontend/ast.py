@@ -160,6 +160,14 @@ class Require(Statement):
 
 
 @dataclass(frozen=True, eq=False)
+class Assert(Statement):
+    """``assert condition, "text"``: checked while the kernel runs."""
+
+    condition: Expression
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
 class Tune(Statement):
     """``tune NAME in [choices]``."""
 

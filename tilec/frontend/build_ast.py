@@ -17,7 +17,20 @@ from tilec.source import SourceFile, Span
 
 RESERVED = frozenset(
     {
-        *("and", "elif", "else", "fn", "for", "if", "import", "in", "kernel", "None", "not"),
+        *(
+            "and",
+            "assert",
+            "elif",
+            "else",
+            "fn",
+            "for",
+            "if",
+            "import",
+            "in",
+            "kernel",
+            "None",
+            "not",
+        ),
         *("or", "pass", "register", "require", "return", "schedule", "shared", "strict"),
         *("tune", "while"),
     }
@@ -274,6 +287,11 @@ class AstBuilder:
     def require(self, tree: Any, condition: Any) -> ast.Require:
         """``require``."""
         return ast.Require(self.span(tree), self.visit(condition))
+
+    def assertion(self, tree: Any, condition: Any, text: Any) -> ast.Assert:
+        """``assert``."""
+        said = "" if text is None else str(text)[1:-1]
+        return ast.Assert(self.span(tree), self.visit(condition), said)
 
     def tune(self, tree: Any, name: Any, choices: Any) -> ast.Tune:
         """``tune``."""

@@ -48,7 +48,7 @@ from tilec.source import Span
 _NARROW = (F16, BF16)
 _LATER = frozenset(
     {
-        *("assert", "gather", "join", "print", "scan", "scatter"),
+        *("gather", "join", "scan", "scatter"),
     }
 )
 """Functions of the language that this version refuses."""
@@ -219,6 +219,13 @@ def call_builtin(check: Expressions, node: ast.Call) -> Expr:
             f"`{name}` says what a loop runs over",
             [(node.span, "used as a value here")],
             help=f"write `for i in {name}(...):`",
+        )
+    if name == "print":
+        check.report.fail(
+            "no-value",
+            "`print` gives no value",
+            [(node.span, "used as a value here")],
+            help="write it on a line of its own",
         )
     if name == "static_assert":
         check.report.fail(

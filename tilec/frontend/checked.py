@@ -364,6 +364,23 @@ class Pinned(Statement):
 
 
 @dataclass(eq=False)
+class Assertion(Statement):
+    """What the author says to hold, for every element."""
+
+    condition: Expr
+    text: str
+
+
+@dataclass(eq=False)
+class Printed(Statement):
+    """A value to show, and the index of each axis that has one."""
+
+    text: str
+    value: Expr
+    indices: list[tuple[int, Expr]]
+
+
+@dataclass(eq=False)
 class Store(Statement):
     """Elements of an array are written, or updated in memory where ``update`` says how."""
 

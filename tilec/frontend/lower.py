@@ -118,6 +118,15 @@ class _Lowering:
                 self.values.update(zip(node.variables, made.out, strict=True))
             case c.Pinned():
                 self.add(author.Home(self.expression(node.value), node.home), node.span)
+            case c.Assertion():
+                text = tuple(map(ord, node.text))
+                self.add(author.Assert(self.expression(node.condition), text), node.span)
+            case c.Printed():
+                shown = self.expression(node.value)
+                indices = self.several([index for _, index in node.indices])
+                axes = tuple(axis for axis, _ in node.indices)
+                text = tuple(map(ord, node.text))
+                self.add(author.Print(shown, indices, axes, text), node.span)
             case c.Store():
                 subscripts = self.several(node.subscripts)
                 value = self.expression(node.value)

@@ -33,6 +33,7 @@ from tilec.frontend.checked import (
     Variable,
 )
 from tilec.frontend.choices import chosen
+from tilec.frontend.debugging import assertion, is_print, printed
 from tilec.frontend.exposed import is_chosen, refuse_tile_counts
 from tilec.frontend.functions import Calls, only_values, static_assert, stores
 from tilec.frontend.joins import joining
@@ -166,6 +167,8 @@ class Checker(Assignments):
                 self.calls.returns(node)
             case ast.While():
                 self._while(node)
+            case ast.Assert():
+                assertion(self, node)
             case ast.Strict():
                 self._strict(node)
             case _:
@@ -187,6 +190,9 @@ class Checker(Assignments):
                 static_assert(self, call)
                 return
             function = self.function_of(call)
+            if function is None and is_print(call):
+                printed(self, call)
+                return
             if function is None and updates.is_update(call):
                 updates.statement(self, call)
                 return

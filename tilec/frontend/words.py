@@ -15,7 +15,7 @@ from tilec.ir.types import DTYPES
 from tilec.tables import TK
 
 _LOOPS = ("parallel", "range", "tiles")
-_STATEMENTS = ("static_assert",)
+_STATEMENTS = ("print", "static_assert")
 _CONSTANTS = ("LN2", "LOG2E", "PI", "false", "inf", "nan", "true")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import product as grid_of
 from typing import Any
 
@@ -254,6 +255,39 @@ def _product(a: Data, b: Data, dtype: str, wide: bool) -> Data:
 @meaning(author.Home)
 def _home(machine: Machine, op: author.Home) -> None:
     """Where a value lies says nothing about what it is."""
+
+
+@meaning(author.Assert)
+def _assert(machine: Machine, op: author.Assert) -> None:
+    data = _existing(machine, op.condition)
+    if data.all():
+        return
+    text = "".join(map(chr, op.text)) or "this does not hold"
+    where = ""
+    if data.ndim:
+        place = ", ".join(map(str, np.argwhere(~data)[0].tolist()))
+        where = f" (element [{place}] of the tile, and {int((~data).sum()) - 1} more)"
+    raise InterpretError(f"assert: {text}{where}")
+
+
+def _existing(machine: Machine, value: Value[Any]) -> Data:
+    """The elements that exist of a scalar or tile."""
+    data = machine.data(value)
+    counts = [machine.valid_count(value, axis) for axis in range(data.ndim)]
+    return data[tuple(slice(count) for count in counts)]
+
+
+@meaning(author.Print)
+def _print(machine: Machine, op: author.Print) -> None:
+    data = _existing(machine, op.x)
+    ranges = [f"0:{extent}" for extent in data.shape]
+    for axis, index in zip(op.axes, op.indices, strict=True):
+        here: Indices = machine.values[index]
+        ranges[axis] = f"{here.start}:{here.start + here.valid}"
+    text = "".join(map(chr, op.text))
+    place = f"[{', '.join(ranges)}]" if ranges else ""
+    shown = np.array2string(data, threshold=64, edgeitems=3) if data.ndim else str(data[()])
+    sys.stdout.write(f"{text}{place}:" + ("\n" if data.ndim > 1 else " ") + shown + "\n")
 
 
 @meaning(author.Meaning)

@@ -1,6 +1,7 @@
 """Level ``tile``: what the author says beside what is computed.
 
-A home that a tile is to have, and what instructions are said to mean. None of it changes a result.
+A home that a tile is to have, what instructions are said to mean, what must hold, and what is to be
+shown. None of it changes a result.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tilec.ir.core import Op, Value
-from tilec.ir.declare import Effects, attribute, operand, result
-from tilec.ir.types import Tile, Type
+from tilec.ir.declare import Effects, attribute, operand, operands, result
+from tilec.ir.levels import math
+from tilec.ir.types import BOOL, Index, Tile, Type
 
 
 class Home(Op, name="author.home", effects=Effects.ORDERS):
@@ -40,3 +42,36 @@ class Meaning(Op, name="author.meaning"):
         """Both have one type."""
         if self.x.type != self.says.type:
             yield f"{self.x.type} is said to be {self.says.type}"
+
+
+class Assert(Op, name="author.assert", effects=Effects.ORDERS):
+    """The author says that the condition holds, for every element that exists.
+
+    ``text`` is the message, in code points.
+    """
+
+    condition: Value[Any] = operand()
+    text: tuple[int, ...] = attribute(default=())
+
+    def check(self) -> Iterator[str]:
+        """The condition is bool."""
+        if math.element_type(self.condition.type) != BOOL:
+            yield f"the condition has type {self.condition.type}, bool is needed"
+
+
+class Print(Op, name="author.print", effects=Effects.ORDERS):
+    """Show the elements that exist of a scalar or tile, and the index of each axis that has one.
+
+    ``axes`` says along which axes of the value the indices run; ``text`` goes before, in code
+    points.
+    """
+
+    x: Value[Any] = operand()
+    indices: tuple[Value[Index], ...] = operands()
+    axes: tuple[int, ...] = attribute(default=())
+    text: tuple[int, ...] = attribute(default=())
+
+    def check(self) -> Iterator[str]:
+        """One index for each axis named."""
+        if len(self.axes) != len(self.indices):
+            yield f"{len(self.indices)} indices for {len(self.axes)} axes"
