@@ -248,7 +248,7 @@ KNOWN_ANSWERS = [
 ]
 """Counter, key and words of Philox4x32-10, as its authors publish them (Random123, kat_vectors)."""
 
-_WORDS = """from std.random import philox4x32
+WORDS = """from std.random import philox4x32
 kernel k(c: u32[M, 4], k: u32[M, 2], w: out u32[M, 4]):
     for i in parallel(tiles(M)):
         a, b, d, e = philox4x32(c[i, 0], c[i, 1], c[i, 2], c[i, 3], k[i, 0], k[i, 1])
@@ -262,7 +262,7 @@ kernel k(c: u32[M, 4], k: u32[M, 2], w: out u32[M, 4]):
 def test_philox_gives_the_published_words() -> None:
     counters, keys, words = (np.array(part, np.uint32) for part in zip(*KNOWN_ANSWERS, strict=True))
     found = np.zeros_like(words)
-    run(_WORDS, {"c": counters, "k": keys, "w": found})
+    run(WORDS, {"c": counters, "k": keys, "w": found})
     np.testing.assert_array_equal(found, words)
 
 

@@ -99,7 +99,7 @@ UPDATES = {
 _EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 3e4, -3e4, np.inf, -np.inf, np.nan)
 
 
-def _pairs(dtype: str) -> tuple[np.ndarray, np.ndarray]:
+def pairs(dtype: str) -> tuple[np.ndarray, np.ndarray]:
     """Every two of some numbers, as memory holds them."""
     if dtype[0] in "su":
         info = np.iinfo({"s": "int", "u": "uint"}[dtype[0]] + dtype[1:])
@@ -117,7 +117,7 @@ def test_an_update_is_the_operation_and_gives_what_was_there(dtype: str, update:
         atomic_{update}(y[i], v[i])
         w[i] = atomic_{update}(z[i], v[i])
 """
-    old, given = _pairs(dtype)
+    old, given = pairs(dtype)
     if dtype[0] == "f" and update in ("max", "min"):  # a NaN that was there may be replaced
         known = ~np.isnan(decoded(dtype, old))
         old, given = old[known], given[known]
@@ -141,7 +141,7 @@ def test_compare_and_exchange_looks_at_bits(dtype: str) -> None:
     for i in parallel(tiles(M)):
         w[i] = atomic_compare_exchange(y[i], e[i], v[i])
 """
-    old, expected = _pairs(dtype)
+    old, expected = pairs(dtype)
     module = front(SourceFile("f.tk", text), "f", {}, by_name("90"))
     prepare(module, Facts((), (("M", len(old)),)), Schedule())
     arrays = {"v": old[::-1].copy(), "e": expected, "y": old.copy(), "w": np.zeros_like(old)}
