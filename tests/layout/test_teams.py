@@ -9,16 +9,26 @@ import pytest
 from tilec.layout import fragments, teams
 from tilec.layout.linear import LayoutError
 
-SHAPES = ((16, 8), (16, 64), (16, 24), (32, 40), (48, 64), (64, 80), (128, 16), (192, 256))
+SHAPES = (
+    (16, 8),
+    (16, 64),
+    (16, 24),
+    (48, 48),
+    (32, 40),
+    (48, 64),
+    (64, 80),
+    (128, 16),
+    (192, 256),
+)
 TEAMS = [(*shape, warps) for shape, warps in product(SHAPES, (1, 2, 4))]
 
 
 def place(rows: int, n: int, warps: int, warp: int) -> tuple[int, int, int, int]:
-    """A warp's first row, the step of its row blocks, its first column, and how many it has."""
+    """A warp's first row, the step of its row blocks, its first column, and their step."""
     if rows % (16 * warps) == 0:
-        return 16 * warp, 16 * warps, 0, n
+        return 16 * warp, 16 * warps, 0, 8
     used = max(w for w in (1, 2, 4) if w <= warps and n % (8 * w) == 0)
-    return 0, 16, warp % used * (n // used), n // used
+    return 0, 16, warp % used * 8, 8 * used
 
 
 @pytest.mark.parametrize(("rows", "n", "warps"), TEAMS)
@@ -26,12 +36,12 @@ def test_results_follow_their_formula(rows: int, n: int, warps: int) -> None:
     layout = teams.team_result(rows, n, warps)
     for index in layout.indices():
         group, t = divmod(index["lane"], 4)
-        row, step, column, columns = place(rows, n, warps, index.get("warp", 0))
+        row, step, column, apart = place(rows, n, warps, index.get("warp", 0))
         block, c = divmod(index["reg"], 4)
-        down, along = divmod(block, columns // 8)
+        down, along = divmod(block, n // apart)
         wanted = (
             row + step * down + group + 8 * (c // 2),
-            column + 8 * along + 2 * t + c % 2,
+            column + apart * along + 2 * t + c % 2,
         )
         assert layout(**index) == wanted
 
@@ -55,12 +65,12 @@ def test_operands_follow_their_formulas(rows: int, n: int, warps: int, bits: int
         assert a(**index) == wanted
     for index in b.indices():
         group, t = divmod(index["lane"], 4)
-        _, _, column, columns = place(rows, n, warps, index.get("warp", 0))
+        _, _, column, apart = place(rows, n, warps, index.get("warp", 0))
         register, e = divmod(index["reg"], each)
         rest, register = divmod(register, 2)
-        deep, along = divmod(rest, columns // 8)
+        deep, along = divmod(rest, n // apart)
         wanted = (
-            column + 8 * along + group,
+            column + apart * along + group,
             8 * each * deep + t * each + e + 4 * each * register,
         )
         assert b(**index) == wanted

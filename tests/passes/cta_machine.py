@@ -484,6 +484,17 @@ def _load(g: Group, op: cta.Load) -> None:
         stage.ring.filled[stage.place] += 1
 
 
+@means(mma.Copy)
+def _copy(g: Group, op: mma.Copy) -> None:
+    stage = g.values[op.stage]
+    part = stage.ring.stages[stage.place][op.part]
+    array = g.values[op.array]
+    part[...] = _gather(array, origin_of(g, op.origin), op.axes, part.shape, op.bounded, 0.0)
+    stage.loaded += 1
+    if stage.loaded == len(stage.ring.stages[stage.place]):
+        stage.ring.filled[stage.place] += 1
+
+
 @means(cta.Release)
 def _release(g: Group, op: cta.Release) -> None:
     stage = g.values[op.slot]

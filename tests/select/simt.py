@@ -6,7 +6,8 @@ leaves out keep what they had; nothing about time is modelled.
 Invariants: an access outside every array, or outside shared memory, is an error; so is one that
 its width does not divide.
 
-Never: runs TMA, products or mbarriers (``Unsupported``): they need time, which this lacks.
+Never: runs TMA, wgmma, or mbarriers between roles (``Unsupported``): they need time, which this
+lacks. Copies by threads are over when they are issued.
 """
 
 from __future__ import annotations
@@ -121,6 +122,8 @@ class Cta:
             "nctaid.x": np.full(self.threads, count),
         }
         self.lane = lanes % 32
+        # Copies are done when they are issued, so one role that fills and empties never waits.
+        self.copied = any(isinstance(op, ptx.AsyncCopy) for op in machine.kernel.body.walk())
 
     def run(self) -> None:
         """The whole kernel."""
@@ -190,9 +193,16 @@ class Cta:
                 return []
             case ptx.Mma():
                 return [self.multiply(op, *x)]
+            case ptx.AsyncCopy():
+                self.copy(op, x, active)
+                return []
+            case ptx.MbarrierInit() | ptx.MbarrierWait() | ptx.MbarrierArrive() | ptx.AsyncArrive():
+                if not self.copied:
+                    raise Unsupported(op.name)
+                return []
             case ptx.BarrierSync():
                 return []
-            case ptx.Fence() if op.kind in ("async_shared", "mbarrier_init"):
+            case ptx.Fence() if op.kind in ("async_shared", "mbarrier_init", "copies_landed"):
                 return []
         raise Unsupported(op.name)
 
@@ -298,6 +308,22 @@ class Cta:
             compare = x[3][0][thread] if op.compare is not None else None
             out[0, thread] = self.machine.update(place, operation, op.width, value, compare)
         return out
+
+    def copy(self, op: ptx.AsyncCopy, x: list[Bits], active: Bits) -> None:
+        """``cp.async``: some bytes from global memory, zeros for the rest."""
+        to, source = x[0][0].astype(np.int64) + op.offset, x[1][0].astype(np.int64)
+        size = x[2][0] if op.size is not None else np.full(self.threads, op.bytes)
+        for thread in np.flatnonzero(active):
+            count, start = int(size[thread]), int(source[thread]) + op.source_offset
+            place = int(to[thread])
+            assert 0 <= count <= op.bytes, "a copy of too many bytes"
+            assert place % op.bytes == 0, "a misaligned copy"
+            assert _SHARED_START <= place <= len(self.shared) - op.bytes
+            self.shared[place : place + op.bytes] = 0
+            if count:
+                assert start % op.bytes == 0, "a misaligned copy"
+                assert self.machine.legal[start : start + count].all(), "a copy from outside"
+                self.shared[place : place + count] = self.machine.memory[start : start + count]
 
     def rows(self, op: Any, address: Bits, matrices: int) -> Bits:
         """Byte indices [warp, matrix, row, 16]: lane 8 m + r gives row r of matrix m."""

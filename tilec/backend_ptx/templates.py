@@ -201,6 +201,7 @@ _FENCES = {
     "wgmma": "wgmma.fence.sync.aligned",
     "wgmma_commit": "wgmma.commit_group.sync.aligned",
     "bulk_commit": "cp.async.bulk.commit_group",
+    "copies_landed": "cp.async.wait_all",
 }
 
 
@@ -246,6 +247,21 @@ def _mbarrier_wait(op: ptx.MbarrierWait, at: Registers) -> Iterator[Step]:
     yield attempt
     yield Step((f"@!{DONE} bra $spin_{number}",))
     yield Step((f"$ready_{number}:",))
+
+
+@template(ptx.AsyncCopy)
+def _async_copy(op: ptx.AsyncCopy, at: Registers) -> Iterator[Step]:
+    path = "cg" if op.bytes == 16 else "ca"
+    to, source = _place(op.address, op.offset, at), _place(op.source, op.source_offset, at)
+    size = [", ", at(op.size)[0]] if op.size is not None else []
+    head = f"cp.async.{path}.shared.global "
+    yield Step((head, *to, ", ", *source, f", {op.bytes}", *size))
+
+
+@template(ptx.AsyncArrive)
+def _async_arrive(op: ptx.AsyncArrive, at: Registers) -> Iterator[Step]:
+    place = _place(op.address, op.offset, at)
+    yield Step(("cp.async.mbarrier.arrive.noinc.shared.b64 ", *place))
 
 
 # --- TMA ---------------------------------------------------------------------------------------

@@ -93,8 +93,8 @@ def _report_unloaded(stage: Stage, at: Op, reports: Reports) -> None:
         reports.add(at, f"nothing loads part {parts} of the stage{where}: its wait never ends")
 
 
-@_rule(cta.Load)
-def _load(state: State, op: cta.Load, reports: Reports) -> None:
+@_rule(cta.Load, mma.Copy)
+def _load(state: State, op: cta.Load | mma.Copy, reports: Reports) -> None:
     """Each part once."""
     stage = _stage(state, op.stage)
     if stage is None or stage.loaded is None:

@@ -3,8 +3,8 @@
 A product out = a @ b^T has tiles a [rows, K], b [N, K] and out [rows, N], all cut into the m16n8
 fragments of single warps. Where the rows give every warp 16 of its own, warps stand along the
 rows: with four warps and 64 rows the result is then wgmma's accumulator to the register, and a
-16-bit result is an A operand as it stands. With fewer rows warps stand along N, each with a block
-of neighbouring columns; warps that find no columns left hold copies. What is left stays in
+16-bit result is an A operand as it stands. With fewer rows warps stand along N, block of columns
+by block of columns in turn; warps that find no columns left hold copies. What is left stays in
 registers: blocks of N before steps of K before blocks of rows.
 
 Facts: PTX ISA, the fragment figures of mma.m16n8 (`fragments.mma_a`, `mma_b`, `mma_c`).
@@ -36,10 +36,10 @@ def team_result(rows: int, n: int, warps: int) -> Layout:
     """Return the layout of a result [rows, N] with 32-bit elements."""
     _check(rows, n, warps)
     block = _spaces(mma_c())
-    columns = n if warps_along_rows(rows, warps) else n // warps_with_columns(n, warps)
+    apart = BLOCK_COLUMNS * _along_columns(rows, n, warps)
     registers = [
         *block["reg"],
-        _step(COLS, BLOCK_COLUMNS, columns // BLOCK_COLUMNS),
+        _step(COLS, apart, n // apart),
         *_row_blocks(rows, warps),
     ]
     warp = _warp_digits(rows, n, warps)
@@ -61,11 +61,11 @@ def team_b(element_bits: int, rows: int, n: int, k: int, warps: int) -> Layout:
     _check(rows, n, warps)
     step = _step_of(element_bits, k)
     block = _spaces(mma_b(element_bits, step).transpose())
-    columns = n if warps_along_rows(rows, warps) else n // warps_with_columns(n, warps)
+    apart = BLOCK_COLUMNS * _along_columns(rows, n, warps)
     # The axes of B are N and K, so blocks of columns step along axis 0.
     registers = [
         *block["reg"],
-        _step(ROWS, BLOCK_COLUMNS, columns // BLOCK_COLUMNS),
+        _step(ROWS, apart, n // apart),
         _step(COLS, step, k // step),
     ]
     warp = [
@@ -80,10 +80,14 @@ def _warp_digits(rows: int, n: int, warps: int) -> list[Digit]:
     bits = warps.bit_length() - 1
     if warps_along_rows(rows, warps):
         return [_step(ROWS, BLOCK_ROWS << bit) for bit in range(bits)]
-    used = warps_with_columns(n, warps)
-    along = used.bit_length() - 1
-    width = n // used
-    return [_step(COLS, width << bit) for bit in range(along)] + [Digit()] * (bits - along)
+    along = _along_columns(rows, n, warps).bit_length() - 1
+    columns = [_step(COLS, BLOCK_COLUMNS << bit) for bit in range(along)]
+    return columns + [Digit()] * (bits - along)
+
+
+def _along_columns(rows: int, n: int, warps: int) -> int:
+    """Warps beside one another along N."""
+    return 1 if warps_along_rows(rows, warps) else warps_with_columns(n, warps)
 
 
 def _row_blocks(rows: int, warps: int) -> list[Digit]:

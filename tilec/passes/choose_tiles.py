@@ -39,7 +39,7 @@ from tilec.passes.frames import (
 )
 from tilec.passes.live_results import live_results
 from tilec.passes.mapping import contiguous_axis, tile_axes
-from tilec.passes.operands import ring_refusal
+from tilec.passes.operands import ring_refusal, tma_refusal
 from tilec.passes.refusal import refused
 from tilec.passes.unformed import refuse_unformed
 
@@ -139,7 +139,7 @@ class Chooser:
     # -- products ------------------------------------------------------------------------------
 
     def mapped(self, dots: list[tile.Dot]) -> bool:
-        """Whether TMA brings every operand."""
+        """Whether a ring brings every operand."""
         for op in dots:
             for operand in (op.a, op.b):
                 load = source_of(operand)[0].owner
@@ -149,6 +149,14 @@ class Chooser:
                 if reason is not None or not feeds_only_products(load.out, self.uses):
                     return False
         return True
+
+    def copied(self, dots: list[tile.Dot]) -> bool:
+        """Whether threads copy an operand."""
+        loads = [source_of(v)[0].owner for op in dots for v in (op.a, op.b)]
+        return any(
+            isinstance(load, tile.Load) and tma_refusal(self.ctx, load, self.uses) is not None
+            for load in loads
+        )
 
     def products(self, dots: list[tile.Dot]) -> None:
         """Tile, ring and roles of a kernel with products."""
@@ -196,7 +204,8 @@ class Chooser:
         )
         if mapped:
             self.set(stages=self.stages(best, element, extents[2], main))
-            if self.ctx.target.has_setmaxnreg:
+            # A warp that computes the addresses of copies needs its share of registers.
+            if self.ctx.target.has_setmaxnreg and not self.copied(dots):
                 self.set(registers=REGISTERS.get(self.schedule.warpgroups or 0, ()))
 
     def no_candidate(
@@ -316,7 +325,7 @@ class Chooser:
 
     def room(self, shape: Shape, element: int) -> int:
         """Bytes for the ring: all but two staging halves and the barriers."""
-        staging = 2 * shape.rows * min(shape.columns * 2, DEPTH_BYTES)
+        staging = 2 * shape.rows * min(shape.columns * 2, DEPTH_BYTES) * self.ctx.target.has_tma
         return self.ctx.target.shared_per_cta - staging - 1024
 
     def stages(self, shape: Shape, element: int, deep: int | None, at: Op) -> int:

@@ -19,10 +19,12 @@ from tilec.ir.core import Op, Region, Value
 from tilec.ir.declare import Refused
 from tilec.ir.facts import Schedule
 from tilec.ir.levels import author, cta, flow, math, tile
+from tilec.ir.levels.mma import Copy
 from tilec.ir.types import Flight, Register, Ring, Shared
 from tilec.layout.descriptor import matrix_descriptor
 from tilec.layout.fragments import blocked, turning
 from tilec.layout.linear import LayoutError, LayoutRefusal
+from tilec.layout.shared import swizzle_of
 from tilec.passes.base import Context
 from tilec.passes.check_schedule import BadChoices, impossible, nearest
 from tilec.passes.form_mma import form_mma
@@ -31,11 +33,12 @@ from tilec.passes.mapping import (
     STRIPES_BYTES,
     Mapped,
     contiguous_axis,
+    map_refusal,
     mapped,
     shared_layout,
     tile_axes,
 )
-from tilec.passes.operands import Uses, either_axis, ring_refusal
+from tilec.passes.operands import Uses, copied_vector, either_axis, ring_refusal, tma_refusal
 from tilec.passes.range_starts import aligned_start
 from tilec.passes.raster import constant
 from tilec.passes.refusal import refused
@@ -74,13 +77,18 @@ def feeds_only_products(value: Value[Any], uses: Uses) -> bool:
 
 
 def ring_plan(ctx: Context, op: tile.Load, swizzle: int | None, uses: Uses) -> Mapped:
-    """How TMA brings an operand; ``Refused`` with the reason if it cannot."""
-    reason = ring_refusal(ctx, op, uses)
-    if reason is not None:
-        raise Refused(reason)
-    shape = op.out.type.shape
-    plan = mapped(ctx, op.array, tile_axes(op.subscripts), shape, swizzle=swizzle)
-    return plan
+    """How TMA or threads bring an operand; ``Refused`` with the reasons if neither can."""
+    shape, axes = op.out.type.shape, tile_axes(op.subscripts)
+    reason = tma_refusal(ctx, op, uses)
+    if reason is None:
+        return mapped(ctx, op.array, axes, shape, swizzle=swizzle)
+    vector = copied_vector(ctx, op, uses)
+    if isinstance(vector, str):
+        raise Refused(f"{reason}; {vector}")
+    along = contiguous_axis(ctx, op.array, axes)
+    assert along is not None
+    layout = shared_layout((shape[0], shape[1]), op.array.type.dtype, along, swizzle)
+    return Mapped(layout, (), (), swizzle_of(layout), vector)
 
 
 def by_rings(ctx: Context, schedule: Schedule, region: Region) -> bool:
@@ -108,7 +116,7 @@ def check_swizzles(ctx: Context, schedule: Schedule, region: Region) -> None:
             continue
         name = op.array.name
         if ring_refusal(ctx, op, uses) is not None or not feeds_only_products(op.out, uses):
-            ctx.remark(op, f"swizzles.{name} has no effect: {name} does not come by TMA")
+            ctx.remark(op, f"swizzles.{name} has no effect: {name} comes through no ring")
             continue
         reason = _swizzle_refusal(ctx, region, op, pinned[name])
         if reason is not None:
@@ -175,7 +183,10 @@ def fill_stage(f: Forming, stage: Stage, stages: int) -> tuple[Value[Any], Value
         for load in stage.loads
     )
     ring = f.top.add(cta.MakeRing(type=Ring(stages, parts)), "ring").out
-    maps = [f.tensor_map(load.array, stage.plans[load]) for load in stage.loads]
+    maps = [
+        None if stage.plans[load].vector else f.tensor_map(load.array, stage.plans[load])
+        for load in stage.loads
+    ]
     places = [f.place(load.subscripts, whole=True) for load in stage.loads]
     f.body.loc = stage.loads[0].loc
     outer = f.body.region
@@ -184,14 +195,22 @@ def fill_stage(f: Forming, stage: Stage, stages: int) -> tuple[Value[Any], Value
         free = f.body.add(cta.Acquire(ring), "stage").out
         for number, load in enumerate(stage.loads):
             f.body.loc = load.loc
+            source, axes = maps[number], tile_axes(load.subscripts)
+            if source is not None:
+                f.body.add(
+                    cta.Load(ring, free, source, tuple(places[number]), axes=axes, part=number)
+                )
+                continue
             f.body.add(
-                cta.Load(
+                Copy(
                     ring,
                     free,
-                    maps[number],
+                    load.array,
                     tuple(places[number]),
-                    axes=tile_axes(load.subscripts),
+                    axes=axes,
+                    vector=stage.plans[load].vector,
                     part=number,
+                    bounded=f.bounded(load.subscripts),
                 )
             )
     if inside is not outer:
@@ -202,16 +221,32 @@ def fill_stage(f: Forming, stage: Stage, stages: int) -> tuple[Value[Any], Value
         idle = Region([], [flow.Yield(())])
         f.body.add(flow.If(first, types=(), then=inside, otherwise=idle))
     slot = f.body.add(cta.Wait(ring), "slot").out
+    if f.ctx.target.has_wgmma and None in maps:
+        f.body.add(cta.Publish())  # what threads copied, to wgmma
     for number, load in enumerate(stage.loads):
         f.parts[load.out] = (slot, number)
+        _remark(f, load, stage.plans[load], stages)
+    return ring, slot
+
+
+def _remark(f: Forming, load: tile.Load, plan: Mapped, stages: int) -> None:
+    ring = f"into a ring of {stages} stages, swizzle {plan.swizzle} bytes"
+    if plan.vector:
+        width = plan.vector * load.array.type.dtype.bytes
         f.ctx.remark(
             load,
-            f"{load.array.name} comes by TMA into a ring of {stages} stages, "
-            f"swizzle {stage.plans[load].swizzle} bytes",
-            box_innermost_first=stage.plans[load].box,
-            swizzle_bytes=stage.plans[load].swizzle,
+            f"{load.array.name} comes by cp.async of {width} bytes {ring}: "
+            f"{map_refusal(f.ctx, load.array, tile_axes(load.subscripts))}",
+            bytes=width,
+            swizzle_bytes=plan.swizzle,
         )
-    return ring, slot
+        return
+    f.ctx.remark(
+        load,
+        f"{load.array.name} comes by TMA {ring}",
+        box_innermost_first=plan.box,
+        swizzle_bytes=plan.swizzle,
+    )
 
 
 def form_dot(f: Forming, op: tile.Dot) -> None:

@@ -29,12 +29,16 @@ STRIPES_BYTES = (128, 64, 32)
 
 @dataclass(frozen=True)
 class Mapped:
-    """A tile that TMA can copy: the layout of the whole shared tile, and one box of the map."""
+    """A tile that TMA can copy: the layout of the whole shared tile, and one box of the map.
+
+    Where threads copy it there is no box, and ``vector`` elements go with one instruction.
+    """
 
     layout: Layout
     axes: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: int
+    vector: int = 0
 
 
 def tile_axes(subscripts: Sequence[Value[Any]]) -> tuple[int, ...]:

@@ -15,9 +15,10 @@ from typing import Any
 
 from tilec.ir.core import Op, Value
 from tilec.ir.levels import tile
+from tilec.ir.levels.mma import COPIED_BYTES
 from tilec.ir.types import DType
 from tilec.passes.base import Context
-from tilec.passes.mapping import contiguous_axis, map_refusal, tile_axes
+from tilec.passes.mapping import aligned_elements, contiguous_axis, map_refusal, tile_axes
 from tilec.passes.range_starts import start_refusal
 
 Uses = dict[Value[Any], list[Op]]
@@ -41,15 +42,43 @@ def summed_axes(value: Value[Any], uses: Uses) -> set[int]:
 
 
 def ring_refusal(ctx: Context, load: tile.Load, uses: Uses) -> str | None:
+    """Why no ring can bring an operand as a product reads it; None if TMA or threads can."""
+    reason = tma_refusal(ctx, load, uses)
+    if reason is None or isinstance(copied_vector(ctx, load, uses), int):
+        return None
+    return f"{reason}; {copied_vector(ctx, load, uses)}"
+
+
+def tma_refusal(ctx: Context, load: tile.Load, uses: Uses) -> str | None:
     """Why TMA cannot bring an operand as a product reads it; None if it can."""
-    dtype = load.array.type.dtype
     axes = tile_axes(load.subscripts)
     reason = map_refusal(ctx, load.array, axes) or start_refusal(ctx, load)
-    if reason is not None or either_axis(dtype):
-        return reason
-    if summed_axes(load.out, uses) == {contiguous_axis(ctx, load.array, axes)}:
+    return reason or _majorness_refusal(ctx, load, uses)
+
+
+def _majorness_refusal(ctx: Context, load: tile.Load, uses: Uses) -> str | None:
+    dtype, axes = load.array.type.dtype, tile_axes(load.subscripts)
+    along = contiguous_axis(ctx, load.array, axes)
+    if either_axis(dtype) or summed_axes(load.out, uses) == {along}:
         return None
     return (
         f"wgmma reads {dtype} only with K contiguous, which {load.array.name} has not, and TMA "
         "exchanges no axes"
     )
+
+
+def copied_vector(ctx: Context, load: tile.Load, uses: Uses) -> int | str:
+    """Elements that one cp.async brings of an operand; why there is none, in words."""
+    array, axes = load.array, tile_axes(load.subscripts)
+    if not ctx.target.has_cp_async:
+        return f"{ctx.target.name} has no cp.async"
+    if len(axes) != 2 or contiguous_axis(ctx, array, axes) is None:
+        return "cp.async needs a tile of two axes, one of them known to have stride 1"
+    reason = start_refusal(ctx, load) or _majorness_refusal(ctx, load, uses)
+    if reason is not None:
+        return reason
+    each = array.type.dtype.bytes
+    vector = min(aligned_elements(ctx, array, axes), COPIED_BYTES[-1] // each)
+    if vector * each not in COPIED_BYTES:
+        return f"cp.async takes at least {COPIED_BYTES[0]} bytes, aligned to as many"
+    return vector

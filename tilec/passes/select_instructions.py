@@ -18,6 +18,7 @@ from tilec.ir.types import Array, Scalar
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.select import (
     control,
+    copies,
     division,
     elementwise,
     folds,
@@ -30,11 +31,13 @@ from tilec.passes.select import (
     rings,
     shared_tiles,
 )
+from tilec.passes.select.copies import arrivals_of_copies
 from tilec.passes.select.rings import RingRecord
 from tilec.passes.select.selector import Selector, lowers, register_kind
 
 _FAMILIES = (
     control,
+    copies,
     division,
     elementwise,
     folds,
@@ -149,8 +152,10 @@ def _init_barriers(sel: Selector, roles: list[cta.Role]) -> None:
                 for role in roles
                 if any(isinstance(o, cta.Release) and o.ring is value for o in role.body.walk())
             )
+            filling = int(ring.tma_bytes > 0) + arrivals_of_copies(sel.kernel, value, roles)
             for stage in range(ring.stages):
-                sel.build.add(ptx.MbarrierInit(base, offset=ring.full + 8 * stage, arrivals=1))
+                full = ring.full + 8 * stage
+                sel.build.add(ptx.MbarrierInit(base, offset=full, arrivals=filling))
                 sel.build.add(
                     ptx.MbarrierInit(base, offset=ring.empty + 8 * stage, arrivals=releasing)
                 )

@@ -15,7 +15,7 @@ from typing import Any
 from tilec.ir import rewrite
 from tilec.ir.core import Kernel, Op, Region, Value
 from tilec.ir.facts import Schedule
-from tilec.ir.levels import cta, flow, math
+from tilec.ir.levels import cta, flow, math, mma
 from tilec.ir.types import S32, Scalar
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.constants import folded
@@ -163,7 +163,10 @@ def _without(region: Region, kinds: tuple[type[Op], ...]) -> None:
 
 
 def _check(cut: Slice) -> None:
-    allowed = (cta.Acquire, cta.Load, cta.ReadScalar, cta.ExtentOf, flow.For, flow.If, flow.Yield)
+    allowed = (
+        cta.Acquire, cta.Load, mma.Copy, cta.ReadScalar, cta.ExtentOf,
+        flow.For, flow.If, flow.Yield,
+    )  # fmt: skip
     for op in cut.marked:
         scalar = all(isinstance(r.type, Scalar) for r in op.results)
         pure = op.name.startswith("math.") or isinstance(op, cta.CtaIndex | cta.CtaCount)
@@ -177,7 +180,7 @@ def _check(cut: Slice) -> None:
 def split_roles(kernel: Kernel, ctx: Context) -> None:
     """Rings are filled by a producer warp, emptied by the other roles."""
     schedule = Schedule.from_attributes(kernel.schedule)
-    moved = (cta.Acquire, cta.Load)
+    moved = (cta.Acquire, cta.Load, mma.Copy)
     roles = [op for op in kernel.body.ops if isinstance(op, cta.Role)]
     for role in roles:
         kinds = {type(op) for op in role.body.walk()}
@@ -196,9 +199,13 @@ def split_roles(kernel: Kernel, ctx: Context) -> None:
         low, high = (*schedule.registers, 0, 0)[:2]
         producer = cta.Role(label="load", first=0, warps=1, group=1, body=body, registers=low)
         producer.loc = role.loc
-        role.label, role.first, role.registers = "compute", WARPGROUP, high
+        role.label, role.registers = "compute", high
+        if ctx.target.has_setmaxnreg:
+            role.first = WARPGROUP  # registers are set for whole warpgroups
+        else:
+            producer.first = role.warps
         kernel.body.ops.insert(kernel.body.ops.index(role), producer)
-        kernel.attributes["threads"] = 32 * (WARPGROUP + role.warps)
+        kernel.attributes["threads"] = 32 * (max(role.first, 1) + role.warps)
         ctx.remark(
             role,
             "one warp fills the rings, the others compute",

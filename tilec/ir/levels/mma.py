@@ -1,7 +1,10 @@
-"""Family ``mma``: products of level ``cta`` that warps compute on operands in registers (mma.sync).
+"""Family ``mma``: what threads do at level ``cta`` where wgmma and TMA do not.
 
-Nothing here is in flight: a result is there when the op has run, and so is everything that it
-read. Which warp holds which part follows from the layouts (see ``tilec/layout/teams.py``).
+Products on operands in registers (mma.sync): nothing is in flight, a result is there when the op
+has run, and so is everything that it read; which warp holds which part follows from the layouts
+(``tilec/layout/teams.py``). Copies of operands into the stages of a ring (cp.async): the threads
+that issue them do not wait, the stage's full barrier counts each thread once its copies have
+landed.
 """
 
 from __future__ import annotations
@@ -9,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tilec.ir.accesses import GETS
+from tilec.ir.accesses import GETS, origin_faults
 from tilec.ir.core import Op, Value
-from tilec.ir.declare import Effects, attribute, operand, result, result_type
-from tilec.ir.types import Register, Shared, Type
+from tilec.ir.declare import Effects, attribute, operand, operands, result, result_type
+from tilec.ir.types import Array, Free, Register, Ring, Scalar, Shared, Type
 
 
 class MmaProduct(Op, name="mma.product", effects=Effects.READS):
@@ -47,3 +50,40 @@ class MmaProduct(Op, name="mma.product", effects=Effects.READS):
         for by in (self.a_by, self.b_by):
             if by not in GETS:
                 yield f"instruction {by} is none of {', '.join(GETS)}"
+
+
+COPIED_BYTES = (4, 8, 16)
+"""Bytes of one cp.async (PTX ISA, cp.async)."""
+
+
+class Copy(Op, name="mma.copy", effects=Effects.READS | Effects.WRITES):
+    """Start copying one part of a stage, ``vector`` elements an instruction (cp.async).
+
+    All threads of the group share the tile and arrive at the stage's full barrier when their own
+    copies have landed. ``origin`` is the tile's place by array axis, ``axes`` the array axes of
+    the part's tile axes; along the tile axes ``bounded`` what lies outside the array becomes zero.
+    """
+
+    ring: Value[Ring] = operand()
+    stage: Value[Free] = operand()
+    array: Value[Array] = operand()
+    origin: tuple[Value[Scalar], ...] = operands()
+    axes: tuple[int, ...] = attribute()
+    vector: int = attribute()
+    part: int = attribute(default=0)
+    bounded: tuple[int, ...] = attribute(default=())
+
+    def check(self) -> Iterator[str]:
+        """The place has an s32 for each axis, the array is read, and a copy has a legal width."""
+        yield from origin_faults(self.array.type, self.origin)
+        if self.array.type.mode == "out":
+            yield "an out parameter is never read"
+        width = self.vector * self.array.type.dtype.bytes
+        if width not in COPIED_BYTES:
+            yield f"a copy of {width} bytes: cp.async takes {', '.join(map(str, COPIED_BYTES))}"
+        parts = self.ring.type.parts
+        part = parts[self.part] if 0 <= self.part < len(parts) else None
+        if not isinstance(part, Shared):
+            yield f"the ring has no part {self.part}"
+        elif part.dtype != self.array.type.dtype or len(self.axes) != len(part.shape):
+            yield f"the part {part} cannot hold a tile of {self.array.type} along {self.axes}"

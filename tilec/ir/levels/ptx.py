@@ -342,7 +342,7 @@ class Fence(Op, name="ptx.fence", effects=Effects.ORDERS):
     """A fence with no operands: ``fence.proxy.async.shared::cta`` and its like, by short name.
 
     Known kinds: ``async_shared``, ``mbarrier_init``, ``wgmma``, ``wgmma_commit``,
-    ``bulk_commit``.
+    ``bulk_commit``, ``copies_landed``.
     """
 
     kind: str = attribute()
@@ -390,6 +390,27 @@ class MbarrierWait(Op, name="ptx.mbarrier_wait", effects=Effects.ORDERS):
     parity: Value[Bits] = operand()
     offset: int = attribute(default=0)
     how: str = attribute(default="try_wait")
+
+
+class AsyncCopy(Op, name="ptx.cp_async", effects=Effects.READS | Effects.WRITES):
+    """``cp.async.{cg|ca}.shared.global [address], [source], bytes, size``: all but ``size`` zero.
+
+    Without ``size`` all bytes are copied. The L1 cache is passed by where that is possible.
+    """
+
+    address: Value[Bits] = operand()
+    source: Value[Bits] = operand()
+    bytes: int = attribute()
+    size: Value[Bits] | None = operand(optional=True, default=None)
+    offset: int = attribute(default=0)
+    source_offset: int = attribute(default=0)
+
+
+class AsyncArrive(Op, name="ptx.cp_async_arrive", effects=Effects.ORDERS):
+    """``cp.async.mbarrier.arrive.noinc``: arrive once this thread's copies so far have landed."""
+
+    address: Value[Bits] = operand()
+    offset: int = attribute(default=0)
 
 
 # --- TMA ---------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 
 from tilec.ir.core import Builder, Region, Value
 from tilec.ir.declare import Refused
-from tilec.ir.levels import cta, flow, ptx
+from tilec.ir.levels import cta, flow, mma, ptx
 from tilec.passes.select.division import constant_of
 from tilec.passes.select.selector import PtxValue, RoleState, Selector, lowers
 
@@ -245,6 +245,9 @@ def _role(sel: Selector, role: cta.Role) -> None:
         _start_cursors(sel, role)
         _open_turns(sel, role)
         sel.region(role.body)
+        if any(isinstance(op, mma.Copy) for op in role.body.walk()):
+            # The threads stay until what they copy has landed and been counted.
+            sel.build.add(ptx.Fence(kind="copies_landed"))
     sel.build.region.ops.extend([*entry.ops, *body.ops])
     sel.entry, sel.entry_memo, sel.role = outer_entry, outer_memo, None
 

@@ -166,7 +166,7 @@ class GlobalTile:
         for item in plan.accesses:
             outer = tuple(0 if a == unit else o for a, o in enumerate(item.offset))
             if outer not in addresses:
-                addresses[outer] = self._moved(base, outer)
+                addresses[outer] = self.moved(base, outer)
             guard: PtxValue | None = self._writer()
             for axis in op.bounded:
                 key = (axis, item.offset[axis])
@@ -182,7 +182,8 @@ class GlobalTile:
             shift = item.offset[unit] * self.element_bytes if unit >= 0 else 0
             access(addresses[outer], shift, guard, item.register, plan.elements)
 
-    def _moved(self, base: PtxValue, outer: tuple[int, ...]) -> PtxValue:
+    def moved(self, base: PtxValue, outer: tuple[int, ...]) -> PtxValue:
+        """An address some elements further along each axis, by the array's strides."""
         sel = self.sel
         address = base
         for axis, offset in enumerate(outer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tilec.ir.core import Value
+from tilec.ir.core import Kernel, Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, ptx
 from tilec.ir.resources import part_offsets, shared_bytes
@@ -26,6 +26,8 @@ class RingRecord:
     stage_bytes: int
     full: int
     empty: int
+    tma_bytes: int = 0
+    """Bytes that TMA brings to a stage; threads copy the other parts."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,16 @@ def _ring(sel: Selector, op: cta.MakeRing) -> None:
         stage_bytes,
         op.barriers,
         op.barriers + 8 * stages,
+        sum(
+            shared_bytes(parts[number])
+            for number in sorted(filled_by(sel.kernel, op.out, cta.Load))
+        ),
     )
+
+
+def filled_by(kernel: Kernel, ring: Value[Any], how: type[Any]) -> set[int]:
+    """The parts of a ring's stages that one kind of op fills."""
+    return {op.part for op in kernel.body.walk() if isinstance(op, how) and op.ring is ring}
 
 
 @lowers(cta.Buffer)
@@ -119,8 +130,9 @@ def _acquire(sel: Selector, op: cta.Acquire) -> None:
     stage, parity = sel.cursors[op.ring]
     address = _stage_address(sel, stage, 8)
     _await(sel, address, parity, ring.empty)
-    total = sum(shared_bytes(part) for part in ring.parts)
-    sel.build.add(ptx.MbarrierArrive(address, guard=sel.elected(), offset=ring.full, bytes=total))
+    if ring.tma_bytes:
+        total, first = ring.tma_bytes, sel.elected()
+        sel.build.add(ptx.MbarrierArrive(address, guard=first, offset=ring.full, bytes=total))
     sel.set(op.out, _advance(sel, op.ring, ring.stages))
     sel.records[op.out] = ring
 
@@ -297,6 +309,15 @@ def _check_box(target: MapRecord, box_axes: dict[int, int]) -> None:
         raise Refused(f"the map's box is {target.type.box}, the tile needs {needed}")
 
 
+def full_barrier(sel: Selector, ring: RingRecord, stage: PtxValue) -> PtxValue:
+    """Address of the full barrier of a stage."""
+    first = sel.at_kernel(
+        ("barrier", ring.full),
+        lambda b: sel.alu_on(b, "add.u32", sel.shared_base(), ring.full),
+    )
+    return sel.alu("mad.lo.u32", stage, 8, first)
+
+
 @lowers(cta.Load)
 def _load(sel: Selector, op: cta.Load) -> None:
     ring = record(sel, op.stage, RingRecord)
@@ -305,15 +326,7 @@ def _load(sel: Selector, op: cta.Load) -> None:
     stage = sel.get(op.stage)
     view = View(part, ring.part_offsets[op.part], stage, ring.stage_bytes)
     address = view_address(sel, view)
-    barrier = sel.alu(
-        "mad.lo.u32",
-        stage,
-        8,
-        sel.at_kernel(
-            ("barrier", ring.full),
-            lambda b: sel.alu_on(b, "add.u32", sel.shared_base(), ring.full),
-        ),
-    )
+    barrier = full_barrier(sel, ring, stage)
     for box in boxes(part.layout, part.dtype.bits):
         _check_box(target, {op.axes[a]: e for a, e in zip(box.axes, box.extents, strict=True)})
         sel.build.add(

@@ -17,7 +17,7 @@ from tilec.passes.select.rings import View, block_bytes, entry_value, fragment_l
 from tilec.passes.select.selector import PtxValue, Selector, bits_of, lowers, record
 
 
-def _based(sel: Selector, view: View, plan: Any, number: int) -> PtxValue:
+def based(sel: Selector, view: View, plan: Any, number: int) -> PtxValue:
     """Address of a plan's base: the view's start plus the thread's own offset."""
     own = sel.index_map(plan.thread, plan.bases[number])
     if view.stage is None and (view.block is None or entry_value(sel, view.block)):
@@ -41,7 +41,7 @@ def _matrix(
     except LayoutRefusal as refusal:
         raise Refused(str(refusal)) from None
     for instruction in plan.instructions:
-        run((instruction, plan), _based(sel, view, plan, instruction.base))
+        run((instruction, plan), based(sel, view, plan, instruction.base))
 
 
 @lowers(cta.Put)
@@ -83,7 +83,7 @@ def _plain_put(sel: Selector, view: View, type: Register, value: PtxValue) -> No
     plan = _plain_plan(view, type)
     packing = per_register(type.dtype)
     for access in plan.accesses:
-        address = _based(sel, view, plan, access.base)
+        address = based(sel, view, plan, access.base)
 
         def store(piece: PtxValue, width: str, offset: int, address: PtxValue = address) -> None:
             sel.build.add(ptx.Store(address, piece, space="shared", width=width, offset=offset))
@@ -128,7 +128,7 @@ def fragment_reads(sel: Selector, view: View, type: Register, instruction: str) 
     def reader(access: Any) -> Callable[[], dict[int, PtxValue]]:
         def read() -> dict[int, PtxValue]:
             load = ptx.Load(
-                _based(sel, view, plan, access.base),
+                based(sel, view, plan, access.base),
                 space="shared",
                 width=kind,
                 offset=access.displacement,
@@ -158,7 +158,7 @@ def _matrix_reads(sel: Selector, view: View, type: Register) -> Reads:
     def reader(instruction: Any) -> Callable[[], dict[int, PtxValue]]:
         def read() -> dict[int, PtxValue]:
             load = ptx.LoadMatrix(
-                _based(sel, view, plan, instruction.base),
+                based(sel, view, plan, instruction.base),
                 offset=instruction.displacement,
                 transpose=plan.transposed,
                 type=Bits("b32", len(instruction.registers)),
@@ -182,7 +182,7 @@ def _narrow_reads(sel: Selector, view: View, type: Register, plan: Any) -> Reads
             first = register * packing // each
             for access in plan.accesses[first : first + packing // each]:
                 load = ptx.Load(
-                    _based(sel, view, plan, access.base),
+                    based(sel, view, plan, access.base),
                     space="shared",
                     width=NARROW[type.dtype.bytes],
                     offset=access.displacement,
