@@ -448,7 +448,8 @@ def temp(call: Call) -> Expr:
     return call.check.let("", Workspace(kind, call.span, tuple(extents)))
 
 
-# The functions about rows and products stand in files of their own and are found with these.
+# Functions about rows, products and updates in memory stand in files of their own, and instructions.
 import_module("tilec.frontend.inline_ptx")
 import_module("tilec.frontend.rows")
+import_module("tilec.frontend.updates")
 import_module("tilec.frontend.products")
