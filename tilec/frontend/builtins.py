@@ -448,7 +448,7 @@ def temp(call: Call) -> Expr:
     return call.check.let("", Workspace(kind, call.span, tuple(extents)))
 
 
-# Functions about rows, products and updates in memory stand in files of their own, and instructions.
+# Functions about rows, products, updates and instructions stand in files of their own.
 import_module("tilec.frontend.inline_ptx")
 import_module("tilec.frontend.rows")
 import_module("tilec.frontend.updates")
