@@ -37,6 +37,10 @@ REFUSED = [
     ),
 ]
 COMPILED = [
+    *(
+        kernel("x: f32[M, N], y: out f32[M]", f"y[i] = where({f}(x[i, :] > 0, axis=1), 1.0, 0.0)")
+        for f in ("any", "all")
+    ),
     kernel("a: f32[M, 16], b: f32[64, 16], y: out f32[M, 64]", "y[i, :] = a[i, :] @ b[:, :].T"),
     kernel("a: bf16[M, 64], b: bf16[7, 64], y: out f32[M, 7]", "y[i, :] = a[i, :] @ b[:, :].T"),
     kernel("a: bf16[M, 1], b: bf16[64, 1], y: out f32[M, 64]", "y[i, :] = a[i, :] @ b[:, :].T"),

@@ -88,8 +88,8 @@ _MEANING: dict[type[Op], Callable[..., Any]] = {
     math.CeilDiv: lambda x, y: -(-x // y),
     math.Max: np.maximum,
     math.Min: np.minimum,
-    math.And: np.logical_and,
-    math.Or: np.logical_or,
+    math.And: np.bitwise_and,
+    math.Or: np.bitwise_or,
     math.Not: np.logical_not,
     math.Neg: np.negative,
     math.Abs: np.abs,
@@ -213,6 +213,17 @@ class Group:
             for index in range(lower, upper, step):
                 self.values[op.body.args[0]] = index
                 self.values.update(zip(op.body.args[1:], carried, strict=True))
+                yield from self.region(op.body)
+                carried = self.yielded(op.body)
+            self.values.update(zip(op.finals, carried, strict=True))
+        elif isinstance(op, flow.While):
+            carried = [self.values[v] for v in op.init]
+            while True:
+                self.values.update(zip(op.test.args, carried, strict=True))
+                yield from self.region(op.test)
+                if not self.yielded(op.test)[0]:
+                    break
+                self.values.update(zip(op.body.args, carried, strict=True))
                 yield from self.region(op.body)
                 carried = self.yielded(op.body)
             self.values.update(zip(op.finals, carried, strict=True))
@@ -574,5 +585,6 @@ def _settle(g: Group, op: cta.Settle) -> None:
         g.values[value] = result
 
 
-# The ops of family ``memory`` have a file of their own, which registers them here.
+# The ops of families ``piece`` and ``memory`` have files of their own, which register them here.
+import_module("tests.passes.cta_pieces")
 import_module("tests.passes.cta_places")

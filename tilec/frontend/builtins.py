@@ -48,7 +48,7 @@ from tilec.source import Span
 _NARROW = (F16, BF16)
 _LATER = frozenset(
     {
-        *("gather", "join", "scan", "scatter"),
+        *("gather", "join", "scatter"),
     }
 )
 """Functions of the language that this version refuses."""
@@ -449,6 +449,7 @@ def temp(call: Call) -> Expr:
 
 
 # Functions about rows, products, updates and instructions stand in files of their own.
+import_module("tilec.frontend.combining")
 import_module("tilec.frontend.inline_ptx")
 import_module("tilec.frontend.rows")
 import_module("tilec.frontend.updates")

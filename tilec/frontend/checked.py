@@ -205,11 +205,12 @@ class Reduction(Expr):
 
 @dataclass(eq=False)
 class Scanned(Expr):
-    """Each element combined with all before it along an axis."""
+    """Each element combined with all before it along an axis; ``reverse``: with all after it."""
 
     operand: Expr
     axis: int
     kind: str
+    reverse: bool = False
 
 
 @dataclass(eq=False)
@@ -343,6 +344,21 @@ class Let(Statement):
 
     variable: Variable
     value: Expr
+
+
+@dataclass(eq=False)
+class Combined(Statement):
+    """Tuples of elements are combined along an axis by a function of two tuples of scalars."""
+
+    operands: list[Expr]
+    parameters: list[Variable]
+    body: list[Statement]
+    results: list[Expr]
+    axis: int
+    identity: tuple[int | float | bool, ...]
+    scan: bool
+    reverse: bool
+    out: list[Variable]
 
 
 @dataclass(eq=False)

@@ -14,7 +14,7 @@ from tilec.frontend import checked as c
 from tilec.frontend.check import no_such_kernel
 from tilec.frontend.slack import settle_slack
 from tilec.ir.core import Builder, Kernel, Loc, Module, Op, Region, Value
-from tilec.ir.levels import author, flow, math, tile
+from tilec.ir.levels import along, author, flow, math, tile
 from tilec.ir.types import DTYPES, S32, Array, DType, Index, Scalar, Tile, Type
 from tilec.source import Span
 
@@ -136,6 +136,8 @@ class _Lowering:
                 self.scatter(node)
             case c.Repeat():
                 self.repeat(node)
+            case c.Combined():
+                self.combined(node)
             case c.Require():
                 self.add(tile.Require(self.expression(node.condition)), node.span)
             case c.Parallel():
@@ -242,6 +244,20 @@ class _Lowering:
         length = self.add(math.Min(length, extent), node.span).out
         end = self.add(math.Add(lower, length), node.span).out
         return length, (lower, end)
+
+    def combined(self, node: c.Combined) -> None:
+        """Elements combined by a function, whose body is the op's region."""
+        operands = self.several(node.operands)
+        region = Region()
+        for parameter in node.parameters:
+            self.values[parameter] = region.add_arg(ir_type(parameter.type), parameter.name)
+        self.block(node.body, region)
+        self.finish(region, node.results, node.span)
+        op = along.Combine(operands, node.axis, node.identity, region, node.scan, node.reverse)
+        self.add(op, node.span)
+        for variable, value in zip(node.out, op.out, strict=True):
+            value.name = variable.name
+            self.values[variable] = value
 
     def repeat(self, node: c.Repeat) -> None:
         """A loop while a condition holds."""
@@ -380,7 +396,7 @@ class _Lowering:
                 operand = self.expression(node.operand)
                 return math.Reduce(operand, node.axis, node.kind, kind, node.strict)
             case c.Scanned():
-                return tile.Scan(self.expression(node.operand), node.axis, node.kind)
+                return along.Scan(self.expression(node.operand), node.axis, node.kind, node.reverse)
             case c.AnchorOf():
                 running, scores = self.expression(node.running), self.expression(node.scores)
                 anchor = tile.Anchor(running, scores)

@@ -86,12 +86,14 @@ def exp2sub(call: Call) -> Expr:
 
 
 def _scan(call: Call, kind: str) -> Expr:
+    reverse = call.keywords.pop("reverse", None)
     result = call.reduce(kind, None, f"{call.name}(x, axis=1)")
     assert isinstance(result, Reduction)
     x = result.operand
     if result.strict:
         refuse_loose(call.check, f"`{call.name}`", call.span, "move it out of the block")
-    return Scanned(x.type, call.span, x, result.axis, kind)
+    backwards = reverse is not None and bool(call.check.constant(reverse, "`reverse`"))
+    return Scanned(x.type, call.span, x, result.axis, kind, backwards)
 
 
 @builtin
@@ -101,9 +103,21 @@ def cumsum(call: Call) -> Expr:
 
 
 @builtin
+def cumprod(call: Call) -> Expr:
+    """``cumprod(x, axis=1)``: each element multiplied with all before it along the axis."""
+    return _scan(call, "mul")
+
+
+@builtin
 def cummax(call: Call) -> Expr:
     """``cummax(x, axis=1)``: the largest of each element and all before it along the axis."""
     return _scan(call, "max")
+
+
+@builtin
+def cummin(call: Call) -> Expr:
+    """``cummin(x, axis=1)``: the smallest of each element and all before it along the axis."""
+    return _scan(call, "min")
 
 
 @builtin

@@ -17,7 +17,7 @@ from tilec.interp.memory import InterpretError, Memory, unwritten
 from tilec.interp.numbers import Data, poison
 from tilec.interp.updates import update_each
 from tilec.ir.core import Value
-from tilec.ir.levels import tile
+from tilec.ir.levels import along, tile
 from tilec.ir.types import Tile
 
 
@@ -50,14 +50,41 @@ def _positions(machine: Machine, op: tile.Positions) -> Held:
     return held(np.arange(machine.size(op.out.type.shape[0]), dtype=np.int32))
 
 
-@meaning(tile.Scan)
-def _scan(machine: Machine, op: tile.Scan) -> Held:
+@meaning(along.Scan)
+def _scan(machine: Machine, op: along.Scan) -> Held:
     dtype = op.x.type.dtype
     fill = elementwise.identity(op.kind, dtype, machine.wide)
     data = machine.filled(op.x, op.axis, fill)
-    return held(
-        elementwise.scan(op.kind, dtype, data, op.axis, machine.wide), machine.values[op.x].valid
-    )
+    if op.reverse:
+        data = np.flip(data, op.axis)
+    found = elementwise.scan(op.kind, dtype, data, op.axis, machine.wide)
+    if op.reverse:
+        found = np.flip(found, op.axis)
+    return held(found, machine.values[op.x].valid)
+
+
+@meaning(along.Combine)
+def _combine(machine: Machine, op: along.Combine) -> list[Held]:
+    """One element after the other: whatever else is done must come to the same."""
+    count = len(op.xs)
+    tiles = [
+        np.moveaxis(machine.filled(x, op.axis, fill), op.axis, 0)
+        for x, fill in zip(op.xs, op.identity, strict=True)
+    ]
+    order = range(tiles[0].shape[0])
+    total = [np.full(t.shape[1:], n, t.dtype) for t, n in zip(tiles, op.identity, strict=True)]
+    found = [t.copy() for t in tiles]
+    for place in reversed(order) if op.reverse else order:
+        given = [held(part) for part in (*total, *(t[place] for t in tiles))]
+        machine.values.update(zip(op.body.args, given, strict=True))
+        made = [one.data for one in machine.run(op.body)]
+        for number in range(count):
+            total[number] = np.broadcast_to(made[number], total[number].shape)
+            found[number][place] = total[number]
+    valid = machine.values[op.xs[0]].valid
+    if op.scan:
+        return [held(np.moveaxis(f, 0, op.axis), valid) for f in found]
+    return [held(np.asarray(t), (*valid[: op.axis], *valid[op.axis + 1 :])) for t in total]
 
 
 # --- places --------------------------------------------------------------------------------------

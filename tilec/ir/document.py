@@ -14,11 +14,25 @@ from types import ModuleType
 
 from tilec.ir.core import Op
 from tilec.ir.declare import Effects, FieldSpec
-from tilec.ir.levels import LEVELS, author, cta, flow, fold, math, memory, mma, ptx, tile
+from tilec.ir.levels import (
+    LEVELS,
+    along,
+    author,
+    cta,
+    flow,
+    fold,
+    math,
+    memory,
+    mma,
+    piece,
+    ptx,
+    tile,
+)
 from tilec.ir.types import Type
 
 FAMILIES: dict[str, ModuleType] = {
     "tile": tile,
+    "along": along,
     "author": author,
     "math": math,
     "flow": flow,
@@ -26,6 +40,7 @@ FAMILIES: dict[str, ModuleType] = {
     "fold": fold,
     "memory": memory,
     "mma": mma,
+    "piece": piece,
     "ptx": ptx,
 }
 """Op families in the order in which a program meets them."""

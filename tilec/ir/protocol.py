@@ -70,6 +70,8 @@ class _Walk:
                 states = self.loop(op, states)
             elif isinstance(op, flow.If):
                 states = self.branch(op, states)
+            elif isinstance(op, flow.While):
+                states = self.repeat(op, states)
             elif op.regions:
                 states = self.body(op, op.regions[0], states)
             elif rule := RULES.get(type(op)):
@@ -106,6 +108,30 @@ class _Walk:
                     state.decided[op.condition] = way
             after.extend(self.run_inside(region, taken, op.out))
         return merged(after)
+
+    def repeat(self, op: flow.While, states: list[State]) -> list[State]:
+        """The test once more than the body; any number of rounds."""
+        for state in states:
+            state.bind(op.test.args, state.numbers(op.init))
+        reached: dict[Any, State] = {}
+        for _ in range(ROUNDS):
+            tested = self.region(op.test, states)
+            for state in tested:
+                carried = state.numbers(op.test.args)
+                state.leave(self.values_of(op.test), carried)
+                state.bind(op.body.args, carried)
+            states = [state for state in merged(tested) if state.key() not in reached]
+            reached.update((state.key(), state.copy()) for state in states)
+            if not states or len(reached) > STATES:
+                break
+            states = self.run_inside(op.body, states, op.test.args)
+        else:
+            self.reports.add(op, f"after {ROUNDS} rounds this loop still leaves more behind")
+        for state in reached.values():
+            carried = state.numbers(op.body.args)
+            state.leave(self.values_of(op.body), carried)
+            state.bind(op.finals, carried)
+        return merged(list(reached.values()))
 
     def loop(self, op: flow.For, states: list[State]) -> list[State]:
         """As many rounds as constants give, else any number."""

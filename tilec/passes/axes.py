@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilec.ir.core import Op, Region, Value
-from tilec.ir.levels import flow, math, tile
+from tilec.ir.levels import along, flow, math, tile
 from tilec.ir.types import Extent, Index, Tile, is_symbol
 
 Node = tuple[Value[Any], int]
@@ -135,12 +135,24 @@ class Axes:
             for axis, extent in enumerate(op.out.type.shape):
                 if extent in indices:
                     self._join((indices[extent], 0), (op.out, axis))
+        elif isinstance(op, along.Scan):
+            self._same([op.x, op.out])
+        elif isinstance(op, along.Combine):
+            self._same(op.xs)
+            for result in op.out if not op.scan else ():
+                self._shifted(result, op.xs[0], op.axis)
+            self._same([*op.xs, *op.out] if op.scan else op.out)
         elif isinstance(op, math.Elementwise | math.Cast):
             self._same([*op.operands, *op.results])
         elif isinstance(op, tile.ForTiles | flow.For):
             carried = op.body.args[1:]
             for values in zip(op.init, carried, flow.yielded(op.body), op.finals, strict=True):
                 self._same(values)
+        elif isinstance(op, flow.While):
+            both = zip(op.test.args, op.body.args, strict=True)
+            ends = zip(op.init, both, flow.yielded(op.body), op.finals, strict=True)
+            for init, args, last, final in ends:
+                self._same((init, *args, last, final))
         elif isinstance(op, flow.If):
             branches = (flow.yielded(op.then), flow.yielded(op.otherwise))
             for result, *yielded in zip(op.out, *branches, strict=True):
@@ -151,10 +163,23 @@ class Axes:
             self._join((small, place), (large, place + (place >= axis)))
 
 
+def combined_tiles(op: Op) -> tuple[tuple[Value[Any], ...], int]:
+    """The tiles whose own elements an op combines, and along which axis; none if it does not."""
+    if isinstance(op, math.Reduce | along.Scan):
+        return (op.x,), op.axis
+    return (op.xs, op.axis) if isinstance(op, along.Combine) else ((), 0)
+
+
+def combined_axis(axes: Axes, op: Op) -> AxisClass | None:
+    """The class along which an op combines the elements of one tile, if it does."""
+    tiles, axis = combined_tiles(op)
+    return axes.of(tiles[0], axis) if tiles else None
+
+
 def combined(axes: Axes, region: Region, axis: AxisClass | None) -> bool:
     """Whether some op combines elements along a class."""
     for op in region.walk():
-        if isinstance(op, math.Reduce) and axes.of(op.x, op.axis) is axis:
+        if combined_axis(axes, op) is axis and axis is not None:
             return True
         if isinstance(op, tile.Dot) and axis in (axes.of(op.a, 1), axes.of(op.b, 0)):
             return True

@@ -23,7 +23,7 @@ from tilec.ir.core import Kernel, Op, Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import math, tile
 from tilec.ir.types import Extent, Index, Tile, is_symbol
-from tilec.passes.axes import Axes, AxisClass
+from tilec.passes.axes import Axes, AxisClass, combined_axis
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.check_schedule import BadChoices, check_schedule, impossible, shown_value
 from tilec.passes.costs import Shape, launch_cycles
@@ -130,7 +130,7 @@ class Chooser:
     def combined(self, axis: AxisClass) -> bool:
         """Whether some op combines elements along a class."""
         for op in self.kernel.body.walk():
-            if isinstance(op, math.Reduce) and self.axes.of(op.x, op.axis) is axis:
+            if combined_axis(self.axes, op) is axis:
                 return True
             if isinstance(op, tile.Dot) and axis in self.axes.all_of(op.a) + self.axes.all_of(op.b):
                 return True

@@ -16,7 +16,7 @@ from typing import Any
 
 from tilec.ir import rewrite
 from tilec.ir.core import Builder, Kernel, Op, Value
-from tilec.ir.levels import math, tile
+from tilec.ir.levels import along, math, tile
 from tilec.ir.types import DType, Extent, Index, Scalar, Tile
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context, tile_pass
@@ -223,7 +223,16 @@ def _fill(filler: _Filler, region: Any, seen: set[Value[Any]]) -> None:
         for nested in op.regions:
             _fill(filler, nested, seen)
         builder.loc = op.loc
-        if isinstance(op, math.Reduce):
+        if isinstance(op, along.Scan) and op.reverse:
+            # Read forward, what does not exist comes after all that does.
+            fill = identity(op.kind, op.x.type.dtype)
+            op.x = filler.asked(op.x, op.axis, fill, builder, seen)
+        elif isinstance(op, along.Combine) and (op.reverse or not op.scan):
+            op.xs = tuple(
+                filler.asked(x, op.axis, fill, builder, seen)
+                for x, fill in zip(op.xs, op.identity, strict=True)
+            )
+        elif isinstance(op, math.Reduce):
             fill = identity(op.kind, math.element_type(op.x.type))
             if op.strict and op.kind == "add" and isinstance(fill, float):
                 fill = -0.0  # what changes no float: 0 + -0 is 0

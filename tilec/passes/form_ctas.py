@@ -24,8 +24,8 @@ from tilec.ir.declare import Refused
 from tilec.ir.facts import Schedule
 from tilec.ir.levels import cta, flow, math, tile
 from tilec.ir.types import S32, Index, Scalar, Tile
-from tilec.passes import form_places  # noqa: F401  (registers its forms)
-from tilec.passes.axes import Axes, AxisClass
+from tilec.passes import form_places, form_scans  # noqa: F401  (they register their forms)
+from tilec.passes.axes import Axes, AxisClass, combined_axis, combined_tiles
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.check_schedule import check_schedule
 from tilec.passes.crossings import array_of, crossed_arrays
@@ -65,8 +65,9 @@ def choose_team(ctx: Context, axes: Axes, region: Region, schedule: Schedule) ->
     if crossed_arrays(region) or any(_is_update(op) for op in region.walk()):
         return Team(warps, 1, None, 0)
     for op in region.walk():
-        if isinstance(op, math.Reduce) and len(op.x.type.shape) == 2 and op.axis == 1:
-            across, along = axes.of(op.x, 0), axes.of(op.x, 1)
+        tiles, axis = combined_tiles(op)
+        if axis == 1 and len(tiles[0].type.shape) == 2:
+            across, along = axes.of(tiles[0], 0), axes.of(tiles[0], 1)
             if across is not None and along is not None:
                 return _row_team(ctx, axes, region, warps, across, along)
     return Team(warps, 1, None, 0)
@@ -82,9 +83,7 @@ def _row_team(
     """Groups of the fewest warps that hold a row; each group takes its share of the rows."""
     if not isinstance(across.size, int) or not isinstance(along.size, int):
         raise Refused(f"the sizes of {across.name} and {along.name} are not chosen yet")
-    combined = any(
-        isinstance(op, math.Reduce) and axes.of(op.x, op.axis) is across for op in region.walk()
-    )
+    combined = any(combined_axis(axes, op) is across for op in region.walk())
     each = warps_per_row(along.size, warps)
     vector = access_vector(ctx, axes, region, along)
     while each > 1 and along.size % (32 * each * vector):
@@ -129,6 +128,8 @@ def _op(f: Forming, op: Op, uses: Uses) -> None:
             _for_tiles(f, op, uses)
         elif isinstance(op, flow.For):
             _for(f, op, uses)
+        elif isinstance(op, flow.While):
+            _while(f, op, uses)
         elif isinstance(op, flow.If):
             _if(f, op, uses)
         elif isinstance(op, tile.Dot):
@@ -234,6 +235,29 @@ def _share(
 
 def _for(f: Forming, op: flow.For, uses: Uses) -> None:
     _loop(f, op, (f.get(op.lower), f.get(op.upper), f.get(op.step)), uses)
+
+
+def _while(f: Forming, op: flow.While, uses: Uses) -> None:
+    """A loop whose condition all threads compute alike."""
+    init = tuple(f.get(v) for v in op.init)
+    regions = []
+    outer, f.repeating = f.repeating, True
+    for source in (op.test, op.body):
+        body = Region()
+        for arg in source.args:
+            f.values[arg] = body.add_arg(_carried(f, arg), arg.name)
+        memo, f.memo = f.memo, dict(f.memo)
+        with f.body.inside(body):
+            _region(f, source, uses, 1)
+            f.body.loc = op.loc
+            f.body.add(flow.Yield(tuple(f.get(v) for v in flow.yielded(source))))
+        f.memo = outliving(memo, f.memo)
+        regions.append(body)
+    f.repeating = outer
+    made = f.body.add(flow.While(init, test=regions[0], body=regions[1]))
+    for old, new in zip(op.finals, made.finals, strict=True):
+        new.name = old.name
+        f.values[old] = new
 
 
 def _if(f: Forming, op: flow.If, uses: Uses) -> None:

@@ -146,6 +146,8 @@ def find_stage(f: Forming, region: Region, uses: Uses) -> Stage | None:
     """The loads directly in a region that go through a ring, if there are any."""
     loads: list[tile.Load] = []
     plans: dict[tile.Load, Mapped] = {}
+    if f.repeating:
+        return None
     for op in region.ops:
         if not isinstance(op, tile.Load) or not feeds_only_products(op.out, uses):
             continue

@@ -13,7 +13,7 @@ from typing import Any
 from tilec.ir.core import Op, Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, math, tile
-from tilec.ir.types import F32, S32, Index, Register, Scalar, Shared, Tile
+from tilec.ir.types import BOOL, F32, S32, Index, Register, Scalar, Shared, Tile
 from tilec.layout.convert import conversion, register_moves
 from tilec.layout.linear import Layout
 from tilec.layout.shared import row_major, swizzled
@@ -258,7 +258,11 @@ def _reduce(f: Forming, op: math.Reduce) -> None:
             f"a reduction along {axis_class.name}, which several groups share, is not in this "
             "version: pin warpgroups = 1"
         )
-    axis = op.axis
+    axis, kind = op.axis, op.kind
+    votes = value.type.dtype == BOOL
+    if votes:
+        # Shuffles and shared memory move numbers: all is the least of 0 and 1, any the largest.
+        value, kind = _as_number(f, value), {"and": "min", "or": "max"}[kind]
     single = not isinstance(op.out.type, Tile)
     if single:
         # A vector is a row of a tile with one row; its one sum is the scalar.
@@ -269,11 +273,14 @@ def _reduce(f: Forming, op: math.Reduce) -> None:
         _finish_sum(f, op, strict_sum(f, op, value, axis), single)
         return
     before = value.type.layout
-    partial = f.body.add(cta.ReduceThread(value, axis=axis, kind=op.kind), op.out.name).out
+    partial = f.body.add(cta.ReduceThread(value, axis=axis, kind=kind), op.out.name).out
     warps = [p.digit for p in before.placed if p.space == "warp" and axis in p.digit.axes]
-    combined = f.body.add(cta.ReduceLanes(partial, axis=axis, kind=op.kind), op.out.name).out
+    combined = f.body.add(cta.ReduceLanes(partial, axis=axis, kind=kind), op.out.name).out
     if warps:
-        combined = _over_warps(f, op, before, combined)
+        combined = _over_warps(f, op, before, combined, kind)
+    if votes:
+        none = constant(f.body, 0)
+        combined = f.body.add(math.Compare(combined, none, relation="ne"), op.out.name).out
     _finish_sum(f, op, combined, single)
 
 
@@ -286,8 +293,14 @@ def _finish_sum(f: Forming, op: math.Reduce, combined: Value[Register], single: 
     f.values[op.out] = in_layout(f, combined, goal.layout)
 
 
+def _as_number(f: Forming, value: Value[Register]) -> Value[Register]:
+    type = Register(S32, value.type.shape, value.type.layout)
+    one, none = (f.body.add(math.Fill(constant(f.body, n), type=type)).out for n in (1, 0))
+    return f.body.add(math.Where(value, one, none), value.name).out
+
+
 def _over_warps(
-    f: Forming, op: math.Reduce, before: Layout, value: Value[Register]
+    f: Forming, op: math.Reduce, before: Layout, value: Value[Register], kind: str
 ) -> Value[Register]:
     """Combine over the warps that share a row."""
     copies = [p for p in before.placed if p.space == "warp" and p.digit.is_copy]
@@ -301,5 +314,5 @@ def _over_warps(
     type = Shared(wide, (warps, rows), layout)
     buffer = f.buffer("exchange", type, "partials")
     return f.body.add(
-        cta.Exchange(value, buffer, kind=op.kind, barrier=GROUP_BARRIER), op.out.name
+        cta.Exchange(value, buffer, kind=kind, barrier=GROUP_BARRIER), op.out.name
     ).out

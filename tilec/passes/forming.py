@@ -45,6 +45,8 @@ class Forming:
     """Tiles that wait in a stage of a ring: the slot and the part."""
     buffers: dict[Any, Value[Shared]] = field(default_factory=dict)
     memo: dict[Any, Value[Any]] = field(default_factory=dict)
+    repeating: bool = False
+    """Whether a `while` is around: how often it runs no producer can know."""
     limits: dict[Value[Any], Value[Scalar]] = field(default_factory=dict)
     """Where the range ends that an index is part of, if it is not the end of an array."""
     crossed: frozenset[Value[Any]] = frozenset()

@@ -18,12 +18,12 @@ from typing import Any
 from tilec.ir import rewrite
 from tilec.ir.core import Op, Region, Value
 from tilec.ir.declare import Refused
-from tilec.ir.levels import math, tile
+from tilec.ir.levels import tile
 from tilec.ir.types import Register, Tile
 from tilec.layout.fragments import blocked, rows, turning
 from tilec.layout.linear import Layout, LayoutError, LayoutRefusal
 from tilec.layout.teams import team_result
-from tilec.passes.axes import Axes, AxisClass
+from tilec.passes.axes import Axes, AxisClass, combined_tiles
 from tilec.passes.base import Context
 from tilec.passes.mapping import aligned_elements, contiguous_axis, tile_axes
 from tilec.passes.operands import either_axis, summed_axes
@@ -116,7 +116,10 @@ class Frames:
             if isinstance(op, tile.Dot):
                 self._accumulator_frame(op)
         reduced = {
-            (axes.all_of(op.x), op.axis) for op in region.walk() if isinstance(op, math.Reduce)
+            (axes.all_of(tiles[0]), axis)
+            for op in region.walk()
+            for tiles, axis in [combined_tiles(op)]
+            if tiles
         }
         for value in sorted(values, key=lambda v: -len(v.type.shape)):
             classes = axes.all_of(value)

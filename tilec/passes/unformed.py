@@ -6,14 +6,12 @@ The interpreter runs all of it. Each entry goes when ``form-ctas`` can give the 
 from __future__ import annotations
 
 from tilec.ir.core import Kernel, Op
-from tilec.ir.levels import author, flow, tile
+from tilec.ir.levels import author, tile
 from tilec.passes.refusal import NotInThisVersion, place_of
 
 UNFORMED: dict[type[Op], str] = {
     author.Assert: "`assert`",
     author.Print: "`print`",
-    tile.Scan: "a scan along an axis",
-    flow.While: "`while`",
 }
 """Op classes and what the author calls them."""
 

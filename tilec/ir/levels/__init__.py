@@ -5,7 +5,7 @@ A level is nothing but a set of op families and types; ``LEVELS`` is read by the
 
 from __future__ import annotations
 
-from tilec.ir.levels import author, cta, flow, fold, math, memory, mma, ptx, tile
+from tilec.ir.levels import along, author, cta, flow, fold, math, memory, mma, piece, ptx, tile
 from tilec.ir.types import (
     Array,
     Bits,
@@ -23,13 +23,26 @@ from tilec.ir.types import (
 )
 
 LEVELS: dict[str, tuple[tuple[str, ...], tuple[type[Type], ...]]] = {
-    "tile": (("tile", "author", "math", "flow"), (Array, Scalar, Index, Tile)),
+    "tile": (("tile", "along", "author", "math", "flow"), (Array, Scalar, Index, Tile)),
     "cta": (
-        ("cta", "fold", "memory", "mma", "math", "flow"),
+        ("cta", "fold", "memory", "mma", "piece", "math", "flow"),
         (Array, Scalar, Register, Flight, Shared, Ring, Free, Slot, TensorMap, cta.Token),
     ),
     "ptx": (("ptx",), (Array, Scalar, Bits)),
 }
 """Level name -> (op families, admitted types)."""
 
-__all__ = ["LEVELS", "author", "cta", "flow", "fold", "math", "memory", "mma", "ptx", "tile"]
+__all__ = [
+    "LEVELS",
+    "along",
+    "author",
+    "cta",
+    "flow",
+    "fold",
+    "math",
+    "memory",
+    "mma",
+    "piece",
+    "ptx",
+    "tile",
+]

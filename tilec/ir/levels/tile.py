@@ -407,26 +407,6 @@ class Positions(Op, name="tile.positions"):
             yield f"positions are s32 along one axis of known extent, not {self.type}"
 
 
-class Scan(Op, name="tile.scan"):
-    """Combine each element with all before it along ``axis``; ``kind`` as in ``math.reduce``."""
-
-    x: Value[Tile] = operand()
-    axis: int = attribute()
-    kind: str = attribute()
-    out: Value[Tile] = result()
-
-    def infer(self) -> Sequence[Type]:
-        """The tile's own type."""
-        return [self.x.type]
-
-    def check(self) -> Iterator[str]:
-        """The kind is known, the axis exists."""
-        if self.kind not in math.REDUCTIONS:
-            yield f"scan {self.kind} is none of {', '.join(math.REDUCTIONS)}"
-        if not 0 <= self.axis < len(self.x.type.shape):
-            yield f"{self.x.type} has no axis {self.axis}"
-
-
 # --- places known while running ------------------------------------------------------------------
 
 

@@ -113,6 +113,41 @@ def _loop(
     return sel.build.add(ptx.Loop((start, *init), body=body))
 
 
+@lowers(flow.While)
+def _while(sel: Selector, op: flow.While) -> None:
+    """Test, then a loop that tests at its end: the test's ops stand in both places."""
+    rings = advanced_rings([op.test, op.body])
+    for arg, value in zip(op.test.args, op.init, strict=True):
+        sel.stand_alike(arg, value)
+    sel.region(op.test)
+    enters = sel.get(flow.yielded(op.test)[0])
+    init = [*_flat(sel, op.init), *_flat_cursors(sel, rings)]
+    inside, skipped, body = Region(), Region(), Region()
+    with sel.build.inside(inside):
+        args = [body.add_arg(v.type, v.name) for v in init]
+        for arg, value in zip(op.body.args, op.init, strict=True):
+            sel.stand_alike(arg, value)
+        _take_cursors(sel, rings, _spread(sel, op.body.args, args))
+        with sel.build.inside(body):
+            sel.region(op.body)
+            lasts = flow.yielded(op.body)
+            for arg, value in zip(op.test.args, lasts, strict=True):
+                sel.stand_alike(arg, value)
+            sel.region(op.test)
+            again = sel.get(flow.yielded(op.test)[0])
+            sel.build.add(ptx.Yield((again, *_flat(sel, lasts), *_flat_cursors(sel, rings))))
+        loop = sel.build.add(ptx.Loop(tuple(init), body=body))
+        sel.build.add(ptx.Yield(tuple(loop.finals)))
+    with sel.build.inside(skipped):
+        sel.build.add(ptx.Yield(tuple(init)))
+    types = tuple(v.type for v in init)
+    choice = ptx.If(enters, uniform=True, types=types, then=inside, otherwise=skipped)
+    finals = list(sel.build.add(choice).out)
+    for final, start in zip(op.finals, op.init, strict=True):
+        sel.stand_alike(final, start)
+    _take_cursors(sel, rings, _spread(sel, op.finals, finals))
+
+
 @lowers(flow.If)
 def _if(sel: Selector, op: flow.If) -> None:
     rings = advanced_rings([op.then, op.otherwise])
