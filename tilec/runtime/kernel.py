@@ -42,7 +42,7 @@ from tilec.runtime.scalars import held
 from tilec.runtime.scalars import key as scalar_key
 from tilec.runtime.specialise import LaunchError, bind_dims, facts_for
 from tilec.source import SourceFile
-from tilec.targets import by_name
+from tilec.targets import TARGETS, by_name
 from tilec.targets.base import Target
 
 _KEPT = 256
@@ -92,6 +92,8 @@ class Kernel:
     name: str
     bindings: dict[str, Any] = field(default_factory=dict)
     schedule: Schedule = field(default_factory=Schedule)
+    target: Target | None = None
+    """What to compile for; None: the device that a call's arrays lie on."""
 
     def __post_init__(self) -> None:
         """Start with empty caches."""
@@ -108,10 +110,16 @@ class Kernel:
     def __repr__(self) -> str:
         return f"<kernel {self.signature}>"
 
-    def using(self, schedule: Schedule | None = None, **bindings: Any) -> Kernel:
-        """This kernel with compile-time parameters bound, or choices pinned."""
+    def using(
+        self, schedule: Schedule | None = None, target: str | None = None, **bindings: Any
+    ) -> Kernel:
+        """This kernel with compile-time parameters bound, choices pinned, or another target."""
         merged = self.schedule.merged(schedule or Schedule())
-        return Kernel(self.program, self.name, {**self.bindings, **bindings}, merged)
+        try:
+            wanted = by_name(target) if target is not None else self.target
+        except KeyError as error:
+            raise LaunchError(str(error.args[0])) from None
+        return Kernel(self.program, self.name, {**self.bindings, **bindings}, merged, wanted)
 
     # Declarations -------------------------------------------------------------------------------
 
@@ -250,7 +258,7 @@ class Kernel:
         device = self._device(views)
         ordinal = device[1]
         on_gpu = device[0] == "cuda" or gpu_available()
-        target = device_target(ordinal) if on_gpu else by_name("90")
+        target = self.target_on(ordinal) if on_gpu else self.target or by_name("90")
         call = self.sort_out(views, scalars, target)
         check_overlap(call)
         check_requirements(self.program.source, call, self.name)
@@ -338,6 +346,10 @@ class Kernel:
             self._settled[settled] = emit_module(module, remarks)
         return self._settled[settled]
 
+    def target_on(self, ordinal: int) -> Target:
+        """What calls on a device compile for."""
+        return self.target or device_target(ordinal)
+
     def load(self, call: Call, target: Target, ordinal: int) -> Any:
         """The compilation in the memory of a GPU."""
         from tilec.runtime.launch import Loaded
@@ -379,12 +391,21 @@ def gpu_available() -> bool:
 
 
 def device_target(ordinal: int) -> Target:
-    """The compiler's target for a device."""
+    """The compiler's target for a device: its own, or the newest one whose PTX it can take.
+
+    The driver compiles PTX for every later device; a target with features of its own architecture
+    (``a``) is for that one alone.
+    """
     from tilec.backend_ptx.module import device_facts
 
     facts = device_facts(ordinal)
     major, minor = facts.compute_capability
-    try:
-        return by_name(f"{major}{minor}")
-    except KeyError as error:
-        raise LaunchError(f"{facts.name} has compute capability {major}.{minor}: {error}") from None
+    here = 10 * major + minor
+    plain = {int(n.removeprefix("sm_")): t for n, t in TARGETS.items() if not n.endswith("a")}
+    own = TARGETS.get(f"sm_{here}a")
+    older = [number for number in plain if number <= here]
+    if own is None and not older:
+        raise LaunchError(
+            f"{facts.name} has compute capability {major}.{minor}; known: {', '.join(TARGETS)}"
+        )
+    return own or plain[max(older)]

@@ -26,7 +26,7 @@ from tilec.ir.types import Array, DType, Scalar
 from tilec.runtime import arrays as arrays_of
 from tilec.runtime import supervise
 from tilec.runtime.arrays import ArrayView
-from tilec.runtime.kernel import Kernel, Program, device_target
+from tilec.runtime.kernel import Kernel, Program
 from tilec.runtime.scalars import held
 from tilec.runtime.specialise import LaunchError
 from tilec.source import SourceFile
@@ -237,7 +237,7 @@ def gpu_child(
 
     program = Program(SourceFile(*source))
     kernel = getattr(program, name).using(Schedule.from_attributes(choices), **bindings)
-    target = device_target(0)
+    target = kernel.target_on(0)
     activate(0)
     views = views_of(kernel, arrays)
     there = {key: OnDevice(view, 0) for key, view in views.items()}
