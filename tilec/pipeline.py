@@ -34,6 +34,7 @@ PIPELINE: tuple[str, ...] = (
     "choose-tiles",
     "fill-padding",
     "apply-tiles",
+    "split-by-predicates",
     # tile -> cta: who computes it, where, and when
     "form-ctas",
     "split-roles",

@@ -16,7 +16,7 @@ from tilec.interp import (  # noqa: F401  (register the meanings)
     place_meanings,
     tile_meanings,
 )
-from tilec.interp.machine import Machine, held
+from tilec.interp.machine import Machine, Trace, held
 from tilec.interp.memory import InterpretError, Memory, unwritten
 from tilec.interp.numbers import Data, carrier, rounded
 from tilec.ir.core import Kernel, Value
@@ -35,6 +35,7 @@ def interpret(
     wide: bool = False,
     explicit: bool = False,
     lazy: bool = False,
+    trace: Trace | None = None,
 ) -> None:
     """Execute ``kernel``, writing into the arrays of its ``out`` and ``inout`` parameters.
 
@@ -42,10 +43,11 @@ def interpret(
     float64 without rounding. ``explicit`` says that padding is the program's business, as it is
     after the pass that inserts ``tile.pad``. ``lazy`` takes the least legal value of each
     ``anchor`` instead of the greatest: a program whose result depends on that breaks its promise.
+    ``trace`` counts the rounds of loops and the masks of tiles by source line.
     """
     dims = bind_dims(kernel, arrays)
     chosen = choose_sizes(kernel, dims) | dict(sizes or {})
-    machine = Machine(chosen, wide=wide, explicit=explicit, lazy=lazy)
+    machine = Machine(chosen, wide=wide, explicit=explicit, lazy=lazy, trace=trace)
     for parameter in kernel.body.args:
         name = parameter.name
         if isinstance(parameter.type, Array):

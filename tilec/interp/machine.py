@@ -15,6 +15,7 @@ Meanings are registered by op class; the machine has no list of ops. It never ch
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -43,6 +44,11 @@ def meaning(
         return function
 
     return register
+
+
+Trace = Counter[tuple[str, int]]
+"""How often something happened at a source line: ``rounds`` of loops, ``masks`` (a ``where`` on a
+tile), ``fills`` of padding."""
 
 
 @dataclass(slots=True)
@@ -95,6 +101,12 @@ class Machine:
     valid: dict[str, int] = field(default_factory=dict)
     """Valid count of each size symbol's current index."""
     iteration: int = 0
+    trace: Trace | None = None
+
+    def count(self, what: str, op: Op) -> None:
+        """Note in the trace, if one is kept, that an op did something."""
+        if self.trace is not None:
+            self.trace[what, line_of(op)] += 1
 
     def run(self, region: Region) -> list[Any]:
         """Execute a region; the values that its terminator hands out."""

@@ -54,6 +54,8 @@ def _compare(machine: Machine, op: math.Compare) -> Held:
 @meaning(math.Where)
 def _where(machine: Machine, op: math.Where) -> Held:
     condition, x, y = (machine.data(v) for v in op.operands)
+    if condition.ndim:
+        machine.count("masks", op)
     return _elementwise(machine, op, np.where(condition, x, y))
 
 
@@ -138,6 +140,7 @@ def _for(machine: Machine, op: flow.For) -> list[Any]:
         raise InterpretError(f"the loop's step is {step}; it must be positive")
     carried = [machine.values[v] for v in op.init]
     for number in range(lower, upper, step):
+        machine.count("rounds", op)
         machine.values.update(zip(op.body.args, [held(np.int32(number)), *carried], strict=True))
         carried = machine.run(op.body)
     return carried

@@ -15,7 +15,7 @@ from tilec.interp.numbers import Data, poison, rounded
 from tilec.interp.updates import update_in_order
 from tilec.ir.core import Value
 from tilec.ir.declare import Effects
-from tilec.ir.levels import author, tile
+from tilec.ir.levels import author, parts, tile
 from tilec.ir.types import DType, Index, Scalar
 
 
@@ -72,10 +72,15 @@ def _tile_at(start: int, size: int, extent: int) -> Indices:
     return Indices(start, size, min(size, extent - start))
 
 
-@meaning(tile.ForTiles)
+@meaning(tile.ForTiles, parts.ForPart)
 def _for_tiles(machine: Machine, op: tile.ForTiles) -> list[Any]:
     extent, size = machine.scalar(op.extent), machine.size(op.size)
-    return _rounds(machine, op, range(0, extent, size), [machine.values[v] for v in op.init])
+    lower, upper = 0, extent
+    if isinstance(op, parts.ForPart):
+        lower, upper = machine.scalar(op.lower), machine.scalar(op.upper)
+        if lower < 0 or lower % size or (lower < upper and upper > -(-extent // size) * size):
+            raise InterpretError(f"a part from {lower} to {upper} of {extent} in steps of {size}")
+    return _rounds(machine, op, range(lower, upper, size), [machine.values[v] for v in op.init])
 
 
 def _rounds(machine: Machine, op: tile.ForTiles, starts: range, carried: list[Any]) -> list[Any]:
@@ -83,6 +88,9 @@ def _rounds(machine: Machine, op: tile.ForTiles, starts: range, carried: list[An
     extent, size = machine.scalar(op.extent), machine.size(op.size)
     for start in starts:
         index = machine.enter(op.size, _tile_at(start, size, extent))
+        if isinstance(op, parts.ForPart) and op.full and index.valid < size:
+            raise InterpretError("a part that is said to be full has an edge")
+        machine.count("rounds", op)
         machine.values.update(zip(op.body.args, [index, *carried], strict=True))
         carried = machine.run(op.body)
     machine.leave([op.size])
@@ -147,6 +155,11 @@ def _indices(machine: Machine, op: tile.IndexValues) -> Held:
     if not machine.explicit:
         data = with_fill(data, 0, index.valid, poison(op.out.type.dtype))
     return held(data, (index.valid,))
+
+
+@meaning(parts.FirstIndex)
+def _first(machine: Machine, op: parts.FirstIndex) -> Held:
+    return held(np.int32(machine.values[op.index].start))
 
 
 @meaning(tile.ValidCount)
@@ -299,6 +312,7 @@ def _said(machine: Machine, op: author.Meaning) -> Held:
 @meaning(tile.Pad)
 def _pad(machine: Machine, op: tile.Pad) -> Held:
     source, index = machine.values[op.x], machine.values[op.index]
+    machine.count("fills", op)
     value = np.asarray(op.value).astype(source.data.dtype)
     valid = list(source.valid)
     valid[op.axis] = index.valid

@@ -139,6 +139,10 @@ class _Counter:
             peeled = lower // step[1]
             return {(first,): 1, **({(): -peeled} if peeled else {})}
         upper, least = op.upper, lower // step[1]
+        if terms:
+            start = (*sorted(((self.key(v), n) for v, n in terms), key=repr), lower % step[1])
+            span: tuple[Any, ...] = ("span", start, self.key(upper), step[1])
+            return {(span,): 1, **({(): -least} if least else {})}
         known = linear(upper)
         if not known[0]:
             return {(): max(0, -(-known[1] // step[1]) - least)}

@@ -22,7 +22,7 @@ from tilec.ir import rewrite
 from tilec.ir.core import Builder, Kernel, Op, Region, Value
 from tilec.ir.declare import Refused
 from tilec.ir.facts import Schedule
-from tilec.ir.levels import cta, flow, math, tile
+from tilec.ir.levels import cta, flow, math, parts, tile
 from tilec.ir.types import S32, Index, Scalar, Tile
 from tilec.passes import form_places, form_scans  # noqa: F401  (they register their forms)
 from tilec.passes.axes import Axes, AxisClass, combined_axis, combined_tiles
@@ -117,6 +117,7 @@ def _region(
         _op(f, op, uses)
         if stage is not None and op is stage.last_use:
             f.body.add(cta.Release(ring, slot))  # type: ignore[arg-type]
+            f.held.discard(ring)
 
 
 def _op(f: Forming, op: Op, uses: Uses) -> None:
@@ -218,6 +219,10 @@ def _for_tiles(f: Forming, op: tile.ForTiles, uses: Uses) -> None:
     lower = constant(f.body, 0)
     if isinstance(op, tile.ForShare):
         lower, upper = _share(f, op, upper, step)
+    elif isinstance(op, parts.ForPart):
+        lower, upper = f.get(op.lower), f.get(op.upper)
+        if op.full:
+            f.without_edge.add(op.body.args[0])
     _loop(f, op, (lower, upper, step), uses)
 
 

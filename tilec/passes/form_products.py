@@ -184,7 +184,8 @@ def fill_stage(f: Forming, stage: Stage, stages: int) -> tuple[Value[Any], Value
         Shared(load.array.type.dtype, load.out.type.shape, stage.plans[load].layout)
         for load in stage.loads
     )
-    ring = f.top.add(cta.MakeRing(type=Ring(stages, parts)), "ring").out
+    ring = f.ring(Ring(stages, parts), tuple(stage.plans[load].vector for load in stage.loads))
+    f.held.add(ring)
     maps = [
         None if stage.plans[load].vector else f.tensor_map(load.array, stage.plans[load])
         for load in stage.loads
@@ -349,7 +350,7 @@ def _turned(f: Forming, view: Value[Shared]) -> Value[Shared]:
 
 
 def _put_operand(f: Forming, source: Value[Any], which: str, summed: int) -> Value[Shared]:
-    """Write a computed operand to a buffer of its own; the view of it as the source is.
+    """Write a computed operand to a buffer; the view of it as the source is.
 
     ``summed`` is the axis of the source that the product sums over. Each group has a block of the
     buffer to itself, so that no group waits for another.
@@ -367,7 +368,8 @@ def _put_operand(f: Forming, source: Value[Any], which: str, summed: int) -> Val
     rows, columns = shape[::-1] if turned else shape
     layout = shared_layout((rows * f.team.groups, columns), type.dtype, 1)
     shared = Shared(type.dtype, layout.shape, layout)
-    buffer = f.buffer((which, source), shared, source.name or which)
+    # All products wait for their own puts and are over before the next one's: one place will do.
+    buffer = f.buffer(which, shared, source.name or which)
     if f.team.groups > 1:
         buffer = f.body.add(cta.Window(buffer, f.group, rows=rows)).out
     if isinstance(load, tile.Load):

@@ -12,7 +12,7 @@ from typing import Any
 
 from tilec.ir.core import Op, Value
 from tilec.ir.declare import Refused
-from tilec.ir.levels import cta, math, tile
+from tilec.ir.levels import cta, math, parts, tile
 from tilec.ir.types import BOOL, F32, S32, Index, Register, Scalar, Shared, Tile
 from tilec.layout.convert import conversion, register_moves
 from tilec.layout.linear import Layout
@@ -122,6 +122,11 @@ def _within(f: Forming, op: tile.Within) -> None:
     first = f.body.add(math.Max(f.get(op.lower), constant(f.body, 0))).out
     f.origins[op.out] = f.body.add(math.Add(f.origins[op.index], first), op.out.name).out
     f.limits[op.out] = f.body.add(math.Min(f.get(op.upper), f.get(op.extent)), "end").out
+
+
+@forms(parts.FirstIndex)
+def _first(f: Forming, op: parts.FirstIndex) -> None:
+    f.values[op.out] = f.origins[op.index]
 
 
 @forms(tile.ValidCount)

@@ -15,7 +15,7 @@ from tilec.ir.core import Builder, Kernel, Op, Region, Value
 from tilec.ir.declare import Refused
 from tilec.ir.facts import Schedule
 from tilec.ir.levels import author, cta, flow, math, tile
-from tilec.ir.types import Array, Extent, Index, Register, Scalar, Shared, TensorMap
+from tilec.ir.types import Array, Extent, Index, Register, Ring, Scalar, Shared, TensorMap
 from tilec.passes.axes import Axes, AxisClass
 from tilec.passes.base import Context
 from tilec.passes.frames import Frames, Team
@@ -43,6 +43,10 @@ class Forming:
     origins: dict[Value[Any], Value[Any]] = field(default_factory=dict)
     parts: dict[Value[Any], tuple[Value[Any], int]] = field(default_factory=dict)
     """Tiles that wait in a stage of a ring: the slot and the part."""
+    rings: dict[Value[Ring], Any] = field(default_factory=dict)
+    """All rings, with what distinguishes those of one type: how their parts are filled."""
+    held: set[Value[Ring]] = field(default_factory=set)
+    """Rings of which the code at hand holds a stage."""
     buffers: dict[Any, Value[Shared]] = field(default_factory=dict)
     memo: dict[Any, Value[Any]] = field(default_factory=dict)
     repeating: bool = False
@@ -57,6 +61,8 @@ class Forming:
     """Tiles that lie in shared memory as values: where, and what reading one gives."""
     full: frozenset[AxisClass] = frozenset()
     """Axes along which the tile at hand is known to have no edge."""
+    without_edge: set[Value[Any]] = field(default_factory=set)
+    """Indices of loops none of whose tiles has an edge inside."""
 
     def get(self, value: Value[Any]) -> Value[Any]:
         """What stands for a tile-level scalar or tile, read again if it lies in shared memory."""
@@ -92,6 +98,19 @@ class Forming:
             made = cta.TensorMapOf(array, axes=plan.axes, type=type)
             self.memo[key] = self.top.add(made, f"map_{array.name}").out
         return self.memo[key]
+
+    def ring(self, type: Ring, filled: Any) -> Value[Ring]:
+        """A ring of which nobody here holds a stage: loops that follow each other share one.
+
+        Who fills it and who empties it go through it in the order of the program, so both take
+        their places along from loop to loop.
+        """
+        for ring, how in self.rings.items():
+            if ring.type == type and how == filled and ring not in self.held:
+                return ring
+        made = self.top.add(cta.MakeRing(type=type), "ring").out
+        self.rings[made] = filled
+        return made
 
     def buffer(self, key: Any, type: Shared, name: str) -> Value[Shared]:
         """A buffer in shared memory, shared by all that ask with the same key and type."""
@@ -134,7 +153,7 @@ class Forming:
 
     def ragged(self, index: Value[Index]) -> bool:
         """Whether a tile along the index may be partial."""
-        if self.axes.of(index, 0) in self.full:
+        if index in self.without_edge or self.axes.of(index, 0) in self.full:
             return False
         return may_be_partial(self.ctx, index, index.type.size)
 

@@ -5,7 +5,20 @@ A level is nothing but a set of op families and types; ``LEVELS`` is read by the
 
 from __future__ import annotations
 
-from tilec.ir.levels import along, author, cta, flow, fold, math, memory, mma, piece, ptx, tile
+from tilec.ir.levels import (
+    along,
+    author,
+    cta,
+    flow,
+    fold,
+    math,
+    memory,
+    mma,
+    parts,
+    piece,
+    ptx,
+    tile,
+)
 from tilec.ir.types import (
     Array,
     Bits,
@@ -23,7 +36,7 @@ from tilec.ir.types import (
 )
 
 LEVELS: dict[str, tuple[tuple[str, ...], tuple[type[Type], ...]]] = {
-    "tile": (("tile", "along", "author", "math", "flow"), (Array, Scalar, Index, Tile)),
+    "tile": (("tile", "along", "author", "parts", "math", "flow"), (Array, Scalar, Index, Tile)),
     "cta": (
         ("cta", "fold", "memory", "mma", "piece", "math", "flow"),
         (Array, Scalar, Register, Flight, Shared, Ring, Free, Slot, TensorMap, cta.Token),
@@ -42,6 +55,7 @@ __all__ = [
     "math",
     "memory",
     "mma",
+    "parts",
     "piece",
     "ptx",
     "tile",
