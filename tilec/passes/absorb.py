@@ -31,7 +31,7 @@ from itertools import product
 from typing import Any
 
 from tilec.ir.core import Op, Region, Value
-from tilec.ir.levels import flow, math, tile
+from tilec.ir.levels import along, flow, math, tile
 from tilec.passes.constants import Number, constant_value, evaluate
 
 MOST_CASES = 3
@@ -254,7 +254,7 @@ _TERMS: dict[type[Op], Law] = {
     math.Exp2: _power,
     math.Cast: _cast,
     math.Reduce: _combined,
-    tile.Scan: _combined,
+    along.Scan: _combined,
     tile.Dot: _multiplied,
     tile.Anchor: _anchored,
     tile.Exp2Sub: _weight,
