@@ -312,7 +312,7 @@ class Chooser:
 
     def fits(self, shape: Shape, element: int, accumulators: int) -> bool:
         """Whether the fewest stages fit shared memory, and the accumulators the registers."""
-        least = self.schedule.stages or STAGES[0]
+        least = (self.schedule.stages or STAGES[0]) if self.rings else 1
         room = self.room(shape, element) >= least * shape.stage_bytes(element)
         return room and self.holds(shape, accumulators)
 

@@ -35,6 +35,7 @@ from tilec.passes.form_products import (
     fill_stage,
     find_stage,
     form_dot,
+    put_early,
 )
 from tilec.passes.form_stores import form_store
 from tilec.passes.form_tiles import FORMS, elementwise, read_turned
@@ -115,6 +116,7 @@ def _region(
         if op in done or op.is_terminator:
             continue
         _op(f, op, uses)
+        put_early(f, op, region, uses)
         if stage is not None and op is stage.last_use:
             f.body.add(cta.Release(ring, slot))  # type: ignore[arg-type]
             f.held.discard(ring)

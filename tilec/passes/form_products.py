@@ -20,7 +20,7 @@ from tilec.ir.declare import Refused
 from tilec.ir.facts import Schedule
 from tilec.ir.levels import author, cta, flow, math, tile
 from tilec.ir.levels.mma import Copy
-from tilec.ir.types import Flight, Register, Ring, Shared
+from tilec.ir.types import Flight, Register, Ring, Shared, Tile
 from tilec.layout.descriptor import matrix_descriptor
 from tilec.layout.fragments import blocked, turning
 from tilec.layout.linear import LayoutError, LayoutRefusal
@@ -340,6 +340,35 @@ def _check_descriptor(op: tile.Dot, view: Value[Shared], which: str) -> None:
         )
     except (LayoutError, LayoutRefusal) as error:
         raise refused(op, str(error)) from None
+
+
+def put_early(f: Forming, op: Op, region: Region, uses: Uses) -> None:
+    """Write what only products of inner loops take to its buffers where it is made, once."""
+    value = op.results[0] if len(op.results) == 1 else None
+    if value is None or not isinstance(value.type, Tile) or value in f.parts:
+        return
+    made = value in f.values or isinstance(op, tile.Load)
+    if isinstance(op, tile.Transpose) or not made or not feeds_only_products(value, uses):
+        return
+    places = {
+        (which, 1 if flipped == (which == "b") else 0)
+        for dot in region.walk()
+        if isinstance(dot, tile.Dot)
+        for which, operand in (("a", dot.a), ("b", dot.b))
+        for source, flipped in (source_of(operand),)
+        if source is value
+    }
+    if any(isinstance(dot, tile.Dot) and _takes(dot, value) for dot in region.ops):
+        return
+    f.body.loc = op.loc
+    for which, summed in sorted(places):
+        f.memo["operand", which, value, summed] = _put_operand(f, value, which, summed)
+    f.body.add(cta.Publish())
+    f.sync()
+
+
+def _takes(dot: tile.Dot, value: Value[Any]) -> bool:
+    return value in (source_of(dot.a)[0], source_of(dot.b)[0])
 
 
 def _turned(f: Forming, view: Value[Shared]) -> Value[Shared]:
