@@ -42,7 +42,7 @@ from tilec.passes.operands import Uses, copied_vector, either_axis, ring_refusal
 from tilec.passes.range_starts import aligned_start
 from tilec.passes.raster import constant
 from tilec.passes.refusal import refused
-from tilec.passes.tensor_cores import instruction_of
+from tilec.passes.tensor_cores import instruction_of, wgmma_refusal
 
 
 @dataclass
@@ -290,14 +290,23 @@ def _form_wgmma(f: Forming, op: tile.Dot, register: Register) -> None:
     f.values[op.out] = settled
 
 
+def _wgmma_refusal(f: Forming, op: tile.Dot) -> str | None:
+    types, depth = (op.a.type.dtype, op.b.type.dtype), int(op.a.type.shape[1])
+    return wgmma_refusal(f.ctx, *types, depth, f.frames.register(op.out), f.team)
+
+
 def _is_continued(f: Forming, op: tile.Dot) -> bool:
-    """Whether a product is only added to, by another of the region, with no control between."""
+    """Whether a product is only added to, by another wgmma, with no control between."""
     later = users(f.kernel.body, op.out)
-    if len(later) != 1 or not isinstance(later[0], tile.Dot) or op.out in (later[0].a, later[0].b):
+    if len(later) != 1 or not isinstance(later[0], tile.Dot):
+        return False
+    if op.out in (later[0].a, later[0].b):
         return False
     regions = (r for inner in f.kernel.body.walk() for r in inner.regions)
     ops = next((r.ops for r in regions if op in r.ops), [])
     if later[0] not in ops:
+        return False
+    if _wgmma_refusal(f, later[0]) is not None:
         return False
     between = ops[ops.index(op) + 1 : ops.index(later[0])]
     pure = (math.Elementwise, math.Cast, math.Constant, tile.Transpose, tile.Pad, tile.Dot)
@@ -343,23 +352,23 @@ def _check_descriptor(op: tile.Dot, view: Value[Shared], which: str) -> None:
 
 
 def put_early(f: Forming, op: Op, region: Region, uses: Uses) -> None:
-    """Write what only products of inner loops take to its buffers where it is made, once."""
+    """Write what only wgmmas of inner loops take to its buffers where it is made, once."""
     value = op.results[0] if len(op.results) == 1 else None
     if value is None or not isinstance(value.type, Tile) or value in f.parts:
         return
     made = value in f.values or isinstance(op, tile.Load)
     if isinstance(op, tile.Transpose) or not made or not feeds_only_products(value, uses):
         return
+    dots = [dot for dot in region.walk() if isinstance(dot, tile.Dot) and _takes(dot, value)]
+    if any(dot in region.ops or _wgmma_refusal(f, dot) is not None for dot in dots):
+        return
     places = {
         (which, 1 if flipped == (which == "b") else 0)
-        for dot in region.walk()
-        if isinstance(dot, tile.Dot)
+        for dot in dots
         for which, operand in (("a", dot.a), ("b", dot.b))
         for source, flipped in (source_of(operand),)
         if source is value
     }
-    if any(isinstance(dot, tile.Dot) and _takes(dot, value) for dot in region.ops):
-        return
     f.body.loc = op.loc
     for which, summed in sorted(places):
         f.memo["operand", which, value, summed] = _put_operand(f, value, which, summed)
