@@ -47,6 +47,8 @@ WARP = 32
 COLUMNS = (16, 32, 64, 128, 256)
 DEPTH_BYTES = 128
 """Bytes of K in a stage: one swizzle span, the widest that TMA and wgmma share."""
+MOST_DEPTH_ALONE = 64
+"""Elements of K where the warps bring operands, for which they need registers."""
 STAGES = (2, 8)
 """Fewest and most stages of a ring; more than eight hide nothing further."""
 GROUP = 16
@@ -287,7 +289,8 @@ class Chooser:
         widths = [c for c in COLUMNS if c <= most // accumulators]
         if pinned[1] is not None:
             widths = [columns_taken(pinned[1], mapped)]
-        depth = pinned[2] or DEPTH_BYTES // element
+        deepest = DEPTH_BYTES // element
+        depth = pinned[2] or (deepest if mapped else min(deepest, MOST_DEPTH_ALONE))
         lefts, rights = self.operands(rows, columns)
         return [Shape(h, w, depth, g, lefts, rights) for h, g in heights for w in widths]
 
