@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -440,7 +440,7 @@ def passes() -> None:
 def targets(as_json: bool) -> None:
     """The GPUs that can be compiled for."""
     if as_json:
-        facts = {n: {f.name: getattr(t, f.name) for f in fields(t)} for n, t in TARGETS.items()}
+        facts = {name: asdict(target) for name, target in TARGETS.items()}
         click.echo(json.dumps(facts, indent=1))
         return
     rows = [

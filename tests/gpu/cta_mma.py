@@ -138,7 +138,7 @@ def cases() -> Iterator[Case]:
             yield Multiply(dtype, dtype, rows, n, k, warps).case()
         for a, b in product(("row", "column", "reg"), repeat=2):
             yield Multiply(dtype, dtype, 32, 32, 32, 4, a, b, starts=True).case()
-            yield Multiply(dtype, dtype, 64, 64, 64, 4, a, b).case()
+            yield Multiply(dtype, dtype, 64, 64, 32, 4, a, b).case()
     for a_type, b_type in product(("s8", "u8"), repeat=2):
         for a, b in product(("row", "column"), repeat=2):
             yield Multiply(a_type, b_type, 16, 64, 64, 4, a, b, starts=True).case()

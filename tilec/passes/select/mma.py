@@ -42,7 +42,10 @@ class _Fragments:
         for register in registers:
             if register not in self.found:
                 self.found.update(self.reads[register]())
-        return self.sel.join([self.found[register] for register in registers])
+        value = self.sel.join([self.found[register] for register in registers])
+        if value.type.kind == "f32":  # tf32: the instruction takes its operands as bits
+            value = self.sel.alu("mov.b32", value, count=len(registers))
+        return value
 
 
 @lowers(mma.MmaProduct)
