@@ -382,8 +382,8 @@ kernel f(x: f32[M, N], start: s32[2], o: out f32[M]):
     x = np.random.default_rng(1).integers(0, 9, (70, 120)).astype(np.float32)
     for lo, hi in [(0, 120), (7, 100), (33, 40), (90, 120), (50, 50)]:
         module = through(lowered(text, Schedule()), "split-by-predicates")
-        parts = [o for o in module.kernels[0].body.walk() if isinstance(o, parts.ForPart)]
-        size = int(parts[0].size)
+        loops = [o for o in module.kernels[0].body.walk() if isinstance(o, parts.ForPart)]
+        size = int(loops[0].size)
         start = np.array([lo, hi], np.int32)
         arrays = {"x": x, "start": start, **outputs_for(module.kernels[0], {"M": 70})}
         trace: Trace = Trace()
