@@ -70,6 +70,8 @@ class Gang:
     """Lanes with a value, of rows in state PARTIAL."""
     owners: dict[tuple[str, int], Any] = field(default_factory=dict)
     """The product in flight that owns a row."""
+    fresh: bytearray = field(default_factory=bytearray)
+    """32-bit registers written since the last wgmma.fence."""
     stack: list[Reconvergence] = field(default_factory=list)
     waiting: Any = None
     """Why the gang does not go on: a `Block`, or None."""
@@ -78,6 +80,7 @@ class Gang:
     def __post_init__(self) -> None:
         """Make the typed views."""
         self.lanes = len(self.warps) * WARP
+        self.fresh = self.fresh or bytearray(len(self.banks["b32"]))
         self._see()
 
     def _see(self) -> None:
@@ -119,7 +122,7 @@ class Gang:
                 for r in self.stack
             ],
         )
-        made.steps = self.steps
+        made.steps, made.fresh = self.steps, bytearray(self.fresh)
         return made
 
     def active(self) -> Mask:
@@ -160,7 +163,7 @@ class Gang:
         self.pc += 1
 
     def _become(self, other: Gang) -> None:
-        for name in ("warps", "banks", "states", "mask", "valid", "owners", "stack", "pc"):
+        for name in ("warps", "banks", "states", "mask", "valid", "owners", "stack", "pc", "fresh"):
             setattr(self, name, getattr(other, name))
         self.lanes = len(self.warps) * WARP
         self._see()

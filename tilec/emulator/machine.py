@@ -19,6 +19,7 @@ from tilec.emulator.gang import WARP, Gang, Lanes
 from tilec.emulator.memory import PARAMETERS, Global
 from tilec.emulator.program import Instruction, Program
 from tilec.emulator.schedule import Choice
+from tilec.emulator.shadow import Races
 from tilec.emulator.table import EXIT, Bind, Block, Read, Result, Step, find, load_rows, where
 from tilec.source import SourceFile
 
@@ -58,7 +59,7 @@ class Machine:
         load_rows()
         self.findings = Findings(self.program)
         self.executed = np.zeros(len(self.program.instructions) + 1, np.int64)
-        self.watchers: list[Any] = []
+        self.watchers: list[Any] = [Races()]
         """Who is told of each access by threads: race detection, conflicts, traffic."""
         self.in_flight: list[Any] = []
         """Work that proceeds on its own: copies and products; see `asynchrony`."""

@@ -48,14 +48,20 @@ class Choice:
             return self.random.randint(1, _SHORT)
         return _LONG
 
+    def issued(self, work: Any) -> None:
+        """Work was put in flight: it may be done at once."""
+        if self.order_name == "early" and work.may_finish():
+            work.finish()
+
     def settle(self, in_flight: list[Any]) -> None:
         """Do some of the work in flight now."""
         if self.order_name == "late":
             return
         for work in list(in_flight):
-            if self.order_name == "random" and self.random.random() < 0.5:
-                continue
-            if work in in_flight and work.may_finish():
+            if self.order_name == "random":
+                if work in in_flight and work.may_finish() and self.random.random() < 0.5:
+                    work.advance()
+            elif work in in_flight and work.may_finish():
                 work.finish()
 
     def force(self, in_flight: list[Any]) -> bool:

@@ -71,7 +71,10 @@ class Row:
 
 
 ROWS: dict[str, Row] = {}
-_FAMILIES = ("arithmetic", "conversions", "control", "memory")
+_FAMILIES = (
+    "arithmetic", "conversions", "control", "memory", "mbarriers", "transfers", "products",
+    "matrices",
+)  # fmt: skip
 
 
 def row(
@@ -185,6 +188,8 @@ class Bind:
             states = g.states[bank]
             if states[row] >= ACCUMULATING:
                 check_write(g, at, operand)
+            if bank == "b32":
+                g.fresh[row] = 1
             if g.mask is None:
                 g.views[type][row] = value
                 states[row] = FULL

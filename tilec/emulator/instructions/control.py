@@ -10,6 +10,7 @@ import numpy as np
 
 from tilec.emulator.cta import Cta
 from tilec.emulator.gang import WARP
+from tilec.emulator.order import Box, order_of
 from tilec.emulator.program import Instruction, Pair, Symbol
 from tilec.emulator.table import EXIT, Bind, Block, Result, Step, lanes_of, row, where
 
@@ -168,6 +169,9 @@ def _warp_sync(bind: Bind) -> Step:
 class Barrier:
     """A named barrier: who has come in this round, and how many rounds there were."""
 
+    told: Box
+    """What those of the running round told it."""
+    over: Box
     rounds: int = 0
     expected: int = 0
     came: dict[int, Instruction] = field(default_factory=dict)
@@ -177,8 +181,12 @@ class Barrier:
 
 def barriers(cta: Cta) -> dict[int, Barrier]:
     """The sixteen named barriers of a CTA."""
-    found: dict[int, Barrier] = cta.keep("barriers", lambda _: {n: Barrier() for n in range(16)})
+    found: dict[int, Barrier] = cta.keep("barriers", _sixteen)
     return found
+
+
+def _sixteen(cta: Cta) -> dict[int, Barrier]:
+    return {n: Barrier(Box.empty(cta.warps), Box.empty(cta.warps)) for n in range(16)}
 
 
 def _uniform(bind: Bind, value: Any, g: Any, what: str) -> int:
@@ -219,12 +227,10 @@ def arrive(bind: Bind, g: Any, number: int, expected: int) -> tuple[Barrier, int
     for warp in g.warps[here.any(axis=1)].tolist():
         barrier.came[warp] = bind.at
         barrier.count += WARP
-    observer = g.cta.machine.parts.get("races")
-    if observer is not None:
-        observer.arrived(g, ("bar", number))
+    order_of(g.cta).release(g.warps[here.any(axis=1)].tolist(), barrier.told)
     if barrier.count >= expected:
-        if observer is not None:
-            observer.completed(g.cta, ("bar", number))
+        barrier.over.take(barrier.told)
+        barrier.told = Box.empty(g.cta.warps)
         barrier.rounds, barrier.count = barrier.rounds + 1, 0
         barrier.came = {}
     return barrier, round_
@@ -253,9 +259,8 @@ def _bar_sync(bind: Bind) -> Step:
             barrier, round_, number = state
         if barrier.rounds > round_:
             g.owners.pop(("bar", id(at)), None)
-            observer = g.cta.machine.parts.get("races")
-            if observer is not None:
-                observer.passed(g, ("bar", number))
+            here = g.active().reshape(-1, WARP).any(axis=1)
+            order_of(g.cta).acquire(g.warps[here].tolist(), barrier.over)
             return None
         g.owners[("bar", id(at))] = (barrier, round_, number)
         return Block(

@@ -113,7 +113,7 @@ def _narrow(x: Any, base: str) -> Any:
         return np.asarray(x).astype(np.float16).view(np.uint16)
 
 
-def _minifloat_values(name: str) -> Any:
+def minifloat_values(name: str) -> Any:
     """What each of the 256 codes stands for."""
     mantissa, bias, _ = _MINIFLOATS[name]
     codes = np.arange(128)
@@ -131,7 +131,7 @@ def _minifloat_values(name: str) -> Any:
 def _to_minifloat(bind: Bind, to: str, of: str) -> Step:
     target, *sources = bind.operands
     write = bind.write(target, "b16")
-    values = _minifloat_values(to)[: 127 if to == "e4m3x2" else 124]
+    values = minifloat_values(to)[: 127 if to == "e4m3x2" else 124]
     relu = "relu" in bind.modifiers
     if of == "f32":
         high, low = (bind.read(o, "f32") for o in sources)
@@ -164,7 +164,7 @@ def _to_minifloat(bind: Bind, to: str, of: str) -> Step:
 def _from_minifloat(bind: Bind, to: str, of: str) -> Step:
     target, source = bind.operands
     write, read = bind.write(target, "b32"), bind.read(source, "b16")
-    values = _minifloat_values(of)
+    values = minifloat_values(of)
     base = to.removesuffix("x2")
 
     def run(g: Any) -> None:

@@ -1,0 +1,86 @@
+"""Work that proceeds on its own: copies and products between their issue and the wait for them.
+
+A piece of work is done in parts, in order, at a time that the scheduler chooses: between its issue
+and the wait that covers it every moment is legal. Work of one queue (the products of a warpgroup,
+the copies of a thread's group) is done in the order of issue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilec.emulator.program import Instruction
+from tilec.emulator.shadow import Party
+
+
+@dataclass(eq=False)
+class Work:
+    """One piece of work in flight."""
+
+    kind: str
+    at: Instruction
+    cta: Any
+    party: Party
+    parts: list[Callable[[], None]]
+    done: Callable[[], None] = lambda: None
+    """Called once when all parts are done, such as the arrival of bytes at a barrier."""
+    after: Work | None = None
+    finished: bool = False
+    warps: tuple[int, ...] = field(default_factory=tuple)
+
+    def may_finish(self) -> bool:
+        """Whether the work before it in its queue is done."""
+        return self.after is None or self.after.finished
+
+    def advance(self) -> None:
+        """Do one part."""
+        if self.after is not None and not self.after.finished:
+            self.after.finish()
+        if self.parts:
+            self.parts.pop(0)()
+        if not self.parts and not self.finished:
+            self.finished = True
+            self.after = None
+            self.cta.machine.in_flight.remove(self)
+            self.done()
+
+    def finish(self) -> None:
+        """Do all that is left, and first what has to come before."""
+        while not self.finished:
+            self.advance()
+
+
+def issue(work: Work) -> Work:
+    """Put work in flight; the scheduler may do it at once."""
+    machine = work.cta.machine
+    machine.in_flight.append(work)
+    machine.choice.issued(work)
+    return work
+
+
+@dataclass
+class Groups:
+    """Work of one issuer in groups: what is open, and the groups that were closed, oldest first."""
+
+    open: list[Work] = field(default_factory=list)
+    closed: list[list[Work]] = field(default_factory=list)
+    last: Work | None = None
+
+    def add(self, work: Work) -> None:
+        """The work joins the open group."""
+        self.open.append(work)
+        self.last = work
+
+    def commit(self) -> None:
+        """Close the open group, which may be empty."""
+        self.closed.append(self.open)
+        self.open = []
+
+    def wait(self, pending: int) -> list[Work]:
+        """All but the newest ``pending`` groups, finished now; they leave the list."""
+        count = max(0, len(self.closed) - pending)
+        covered = [work for group in self.closed[:count] for work in group]
+        self.closed = self.closed[count:]
+        return covered

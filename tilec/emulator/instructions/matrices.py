@@ -1,0 +1,153 @@
+"""Matrices of a warp: ldmatrix, stmatrix, movmatrix and mma.sync (PTX ISA 9.7.14.5)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from tilec.emulator.gang import WARP
+from tilec.emulator.instructions.elements import decode, element_bytes
+from tilec.emulator.instructions.memory import address_of, aligned, in_shared, observe
+from tilec.emulator.memory import gather, scatter
+from tilec.emulator.program import Register
+from tilec.emulator.table import Bind, Step, row
+
+_ROW_BYTES = 16
+_MMA = re.compile(r"m16n8k(\d+)")
+
+
+def _count(bind: Bind) -> int:
+    return next(int(p[1:]) for p in bind.at.parts if p in ("x1", "x2", "x4"))
+
+
+def _row_lanes(g: Any, count: int) -> Any:
+    """Lanes 8i to 8i+7 of each warp give the rows of matrix i."""
+    return g.active() & (np.arange(g.lanes) % WARP < 8 * count)
+
+
+@row("ldmatrix.sync", effect="reads")
+def _ldmatrix(bind: Bind) -> Step:
+    count, turned = _count(bind), "trans" in bind.at.parts
+    target, place = bind.operands
+    writes = [bind.write(t, "b32") for t in bind.many(target)]
+    address = address_of(bind, place)
+    if len(writes) != count:
+        raise bind.fail(f"{count} registers are needed")
+
+    def run(g: Any) -> None:
+        places = address(g)
+        lanes = _row_lanes(g, count)
+        good = in_shared(
+            bind, g, places, _ROW_BYTES, lanes & aligned(bind, g, np.where(lanes, places, 0), 16)
+        )
+        observe(bind, g, "shared", None, places, _ROW_BYTES, good, writes=False)
+        rows = np.zeros((g.lanes, _ROW_BYTES), np.uint8)
+        rows[good] = gather(g.cta.shared, places[good], _ROW_BYTES)
+        tiles = rows.view(np.uint16).reshape(-1, 4, 8, 8)  # warp, matrix, row, column
+        if turned:
+            tiles = tiles.transpose(0, 1, 3, 2)
+        pairs = np.ascontiguousarray(tiles).view(np.uint32).reshape(len(g.warps), 4, WARP)
+        for number, write in enumerate(writes):
+            write(g, pairs[:, number].reshape(-1))
+
+    return run
+
+
+@row("stmatrix.sync", effect="writes")
+def _stmatrix(bind: Bind) -> Step:
+    count, turned = _count(bind), "trans" in bind.at.parts
+    place, source = bind.operands
+    reads = [bind.read(s, "b32") for s in bind.many(source)]
+    address = address_of(bind, place)
+    if len(reads) != count:
+        raise bind.fail(f"{count} registers are needed")
+
+    def run(g: Any) -> None:
+        places = address(g)
+        lanes = _row_lanes(g, count)
+        good = in_shared(
+            bind, g, places, _ROW_BYTES, lanes & aligned(bind, g, np.where(lanes, places, 0), 16)
+        )
+        pairs = np.zeros((len(g.warps), 4, WARP), np.uint32)
+        for number, read in enumerate(reads):
+            pairs[:, number] = np.broadcast_to(read(g), (g.lanes,)).reshape(-1, WARP)
+        tiles = pairs.view(np.uint16).reshape(-1, 4, 8, 8)
+        if turned:
+            tiles = tiles.transpose(0, 1, 3, 2)
+        rows = np.ascontiguousarray(tiles).view(np.uint8).reshape(-1, _ROW_BYTES)
+        observe(bind, g, "shared", None, places, _ROW_BYTES, good, writes=True)
+        scatter(g.cta.shared, places[good], rows[good])
+
+    return run
+
+
+@row("movmatrix.sync")
+def _movmatrix(bind: Bind) -> Step:
+    target, source = bind.operands
+    write, read = bind.write(target, "b32"), bind.read(source, "b32")
+
+    def run(g: Any) -> None:
+        value = np.ascontiguousarray(np.broadcast_to(read(g), (g.lanes,)))
+        tiles = value.view(np.uint16).reshape(-1, 8, 8).transpose(0, 2, 1)
+        write(g, np.ascontiguousarray(tiles).view(np.uint32).reshape(-1))
+
+    return run
+
+
+@row("mma.sync")
+def _mma(bind: Bind) -> Step:
+    shape = next((m for p in bind.at.parts if (m := _MMA.fullmatch(p))), None)
+    if shape is None:
+        raise bind.fail("only m16n8kK is known")
+    depth = int(shape.group(1))
+    kinds = bind.at.parts[-4:] if "satfinite" not in bind.at.parts else bind.at.parts[-5:-1]
+    result, of_a, of_b, _ = kinds
+    if result not in ("f32", "s32"):
+        raise bind.fail(f"results of {result} are beyond the emulator")
+    d, a, b, c = (bind.many(o) for o in bind.operands)
+    writes = [bind.write(r, result) for r in d]
+    adds = [bind.read(r, result) for r in c]
+    size = element_bytes(of_a)
+    reads_a = [bind.read(r, _bank(r)) for r in a]
+    reads_b = [bind.read(r, _bank(r)) for r in b]
+    lane = np.arange(WARP)[:, None, None]
+    each = np.arange(4 // size)[None, None, :]
+    ra = np.arange(len(a))[None, :, None]
+    rb = np.arange(len(b))[None, :, None]
+    a_rows = lane // 4 + 8 * (ra % 2) + 0 * each
+    a_k = lane % 4 * (4 // size) + 16 // size * (ra // 2) + each
+    b_columns = lane // 4 + 0 * rb + 0 * each
+    b_k = lane % 4 * (4 // size) + 16 // size * rb + each
+    rc = np.arange(4)[None, :]
+    c_rows = np.arange(WARP)[:, None] // 4 + 8 * (rc // 2)
+    c_columns = np.arange(WARP)[:, None] % 4 * 2 + rc % 2
+    integers = result == "s32"
+    kind = np.int64 if integers else np.float32
+
+    def run(g: Any) -> None:
+        warps = len(g.warps)
+        left = np.zeros((warps, 16, depth), kind)
+        right = np.zeros((warps, depth, 8), kind)
+        left[:, a_rows, a_k] = _parts(reads_a, g, size, of_a)
+        right[:, b_k, b_columns] = _parts(reads_b, g, size, of_b)
+        with np.errstate(all="ignore"):
+            total = (left @ right)[:, c_rows, c_columns]  # warp, lane, register
+            for number, (write, add) in enumerate(zip(writes, adds, strict=True)):
+                found = total[:, :, number].reshape(-1)
+                held = np.int32 if integers else np.float32
+                write(g, (np.asarray(add(g)) + found.astype(held)).astype(held))
+
+    return run
+
+
+def _bank(register: Any) -> str:
+    return "b32" if isinstance(register, Register) else "b32"
+
+
+def _parts(reads: list[Any], g: Any, size: int, type: str) -> Any:
+    """The registers' elements, [warp, lane, register, element]."""
+    raw = np.stack([np.broadcast_to(r(g), (g.lanes,)) for r in reads], axis=1)
+    flat = np.ascontiguousarray(raw.astype(np.uint32)).view(np.uint8).reshape(-1, size)
+    return decode(flat, type).reshape(-1, WARP, len(reads), 4 // size)

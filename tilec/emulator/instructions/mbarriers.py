@@ -1,0 +1,239 @@
+"""mbarriers: objects in shared memory that count arrivals and bytes (PTX ISA 9.7.13.15).
+
+A phase ends when all expected arrivals have come and all announced bytes have been delivered. A
+wait for a parity blocks until the phase of that parity is over; what arrivals told the barrier,
+those who pass the wait know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilec.emulator.cta import Cta
+from tilec.emulator.instructions.memory import address_of
+from tilec.emulator.order import Box, order_of
+from tilec.emulator.program import Address, Instruction
+from tilec.emulator.table import Bind, Block, Result, Step, lanes_of, row, where
+
+
+@dataclass
+class Mbarrier:
+    """One barrier object."""
+
+    address: int
+    expected: int
+    at: Instruction
+    pending: int = 0
+    bytes: int = 0
+    """Bytes announced and not delivered."""
+    phase: int = 0
+    told: Box = None  # type: ignore[assignment]
+    """What the arrivals of the running phase told it."""
+    over: Box = None  # type: ignore[assignment]
+    """What all phases that are over told it."""
+    came: list[Instruction] = field(default_factory=list)
+
+    def state(self) -> str:
+        """In words, for reports."""
+        return (
+            f"mbarrier at {self.address}: phase {self.phase}, {self.pending} of {self.expected} "
+            f"arrivals missing, {self.bytes} bytes missing"
+        )
+
+    def settle(self, warps: int) -> None:
+        """End the phase when nothing is missing."""
+        if self.pending == 0 and self.bytes == 0:
+            self.over.take(self.told)
+            self.told = Box.empty(warps)
+            self.phase += 1
+            self.pending = self.expected
+            self.came = []
+
+
+def mbarriers(cta: Cta) -> dict[int, Mbarrier]:
+    """The barriers of a CTA by address."""
+    found: dict[int, Mbarrier] = cta.keep("mbarriers", lambda _: {})
+    return found
+
+
+def barrier_at(bind: Bind, g: Any, address: int) -> Mbarrier | None:
+    """The barrier at an address; None, with a finding, where none was initialised."""
+    found = mbarriers(g.cta).get(address)
+    if found is None:
+        g.cta.machine.findings.add(
+            "uninitialised-barrier", bind.at,
+            f"no mbarrier was initialised at shared address {address}",
+            missing="an mbarrier.init that comes before", where=where(g),
+        )
+    return found
+
+
+def deliver(cta: Cta, barrier: Mbarrier, count: int, box: Box) -> None:
+    """Bytes have arrived (complete_tx), and what their transfer knows with them."""
+    barrier.told.take(box)
+    barrier.bytes -= count
+    barrier.settle(cta.warps)
+
+
+def _addresses(bind: Bind, operand: Any) -> Any:
+    if not isinstance(operand, Address):
+        raise bind.fail("an address in brackets is needed")
+    return address_of(bind, operand)
+
+
+@row("mbarrier.init", effect="orders", group="mbarrier")
+def _init(bind: Bind) -> Step:
+    place, count = bind.operands
+    address, expected = _addresses(bind, place), bind.read(count, "u32")
+
+    def run(g: Any) -> None:
+        lane = int(np.argmax(g.active()))
+        at = int(address(g)[lane])
+        number = int(lanes_of(expected(g), g)[lane])
+        found = mbarriers(g.cta)
+        if at in found and (found[at].pending != found[at].expected or found[at].phase):
+            g.cta.machine.findings.add(
+                "barrier-in-use", bind.at,
+                f"the mbarrier at {at} is initialised again while it is in use",
+                other=found[at].at, where=where(g),
+            )
+        if at % 8:
+            g.cta.machine.findings.add(
+                "misaligned", bind.at, f"an mbarrier at {at}, which is no multiple of 8",
+                where=where(g),
+            )
+        if number < 1:
+            g.cta.machine.findings.add(
+                "arrival-count", bind.at, f"an mbarrier that expects {number} arrivals",
+                missing="at least one arrival", where=where(g),
+            )
+        warps = g.cta.warps
+        made = Mbarrier(at, number, bind.at, number, told=Box.empty(warps), over=Box.empty(warps))
+        order_of(g.cta).release([int(g.warps[lane // 32])], made.over)
+        found[at] = made
+        g.cta.shared_written[at : at + 8] = True
+
+    return run
+
+
+@row("mbarrier.inval", effect="orders", group="mbarrier")
+def _inval(bind: Bind) -> Step:
+    address = _addresses(bind, bind.operands[0])
+
+    def run(g: Any) -> None:
+        for at in {int(a) for a in address(g)[g.active()]}:
+            mbarriers(g.cta).pop(at, None)
+
+    return run
+
+
+@row("mbarrier.arrive", effect="orders", group="mbarrier")
+def _arrive(bind: Bind) -> Step:
+    """Each active lane arrives; ``.expect_tx`` announces bytes first, once a lane."""
+    announces = "expect_tx" in bind.at.parts
+    places = [o for o in bind.operands if isinstance(o, Address)]
+    address = _addresses(bind, places[0] if places else bind.operands[-1])
+    after = bind.operands.index(places[0]) + 1
+    number = bind.read(bind.operands[after], "u32") if len(bind.operands) > after else None
+
+    def run(g: Any) -> None:
+        where_to, counts = address(g), None if number is None else lanes_of(number(g), g)
+        order = order_of(g.cta)
+        for lane in np.flatnonzero(g.active()).tolist():
+            barrier = barrier_at(bind, g, int(where_to[lane]))
+            if barrier is None:
+                continue
+            arrivals = 1
+            if announces and counts is not None:
+                barrier.bytes += int(counts[lane])
+            elif counts is not None:
+                arrivals = int(counts[lane])
+            order.release([int(g.warps[lane // 32])], barrier.told)
+            arrive(bind, g, barrier, arrivals)
+
+    return run
+
+
+def arrive(bind: Bind, g: Any, barrier: Mbarrier, arrivals: int) -> None:
+    """Arrivals come to a barrier; more than it expects in a phase are a finding."""
+    if arrivals > barrier.pending:
+        g.cta.machine.findings.add(
+            "arrival-count", bind.at,
+            f"{barrier.state()}; {arrivals} more come",
+            other=barrier.at, missing=f"as many arrivals a phase as expected: {barrier.expected}",
+            where=where(g),
+        )
+        return
+    barrier.pending -= arrivals
+    barrier.came.append(bind.at)
+    barrier.settle(g.cta.warps)
+
+
+@row("mbarrier.expect_tx", effect="orders", group="mbarrier")
+def _expect(bind: Bind) -> Step:
+    address, number = _addresses(bind, bind.operands[0]), bind.read(bind.operands[1], "u32")
+
+    def run(g: Any) -> None:
+        places, counts = address(g), lanes_of(number(g), g)
+        for lane in np.flatnonzero(g.active()).tolist():
+            barrier = barrier_at(bind, g, int(places[lane]))
+            if barrier is not None:
+                barrier.bytes += int(counts[lane])
+
+    return run
+
+
+@row("mbarrier.try_wait", "mbarrier.test_wait", effect="orders", group="mbarrier")
+def _wait(bind: Bind) -> Step:
+    """True once the phase of that parity is over; the gang is suspended until then."""
+    if "parity" not in bind.at.parts:
+        raise bind.fail("only waits for a parity are known")
+    target, place, parity = bind.operands[:3]
+    write = bind.write(target, "pred")
+    address, wanted = _addresses(bind, place), bind.read(parity, "u32")
+
+    def run(g: Any) -> Result:
+        active = g.active()
+        lane = int(np.argmax(active))
+        places, parities = address(g), lanes_of(wanted(g), g)
+        if len(set(places[active].tolist())) > 1 or len(set(parities[active].tolist())) > 1:
+            raise bind.fail("lanes that wait for different barriers are beyond the emulator")
+        barrier = barrier_at(bind, g, int(places[lane]))
+        if barrier is None:
+            write(g, np.bool_(True))
+            return None
+        bit = int(parities[lane]) & 1
+        if barrier.phase & 1 == bit:
+            return Block(
+                f"parity {bit} of the {barrier.state()}",
+                lambda: barrier.phase & 1 != bit,
+                ("mbarrier", barrier.address),
+            )
+        here = active.reshape(-1, 32).any(axis=1)
+        order_of(g.cta).acquire(g.warps[here].tolist(), barrier.over)
+        write(g, np.bool_(True))
+        return None
+
+    return run
+
+
+@row("fence.mbarrier_init", "fence.acq_rel", "fence.sc", "membar", effect="orders")
+def _fence(bind: Bind) -> Step:
+    return lambda g: None
+
+
+@row("fence.proxy.async", effect="orders")
+def _fence_proxy(bind: Bind) -> Step:
+    def run(g: Any) -> None:
+        here = g.active().reshape(-1, 32).any(axis=1)
+        order_of(g.cta).fence_proxy(g.warps[here].tolist())
+
+    return run
+
+
+@row("fence.proxy.tensormap", "fence.proxy.alias", effect="orders")
+def _other_proxies(bind: Bind) -> Step:
+    return lambda g: None

@@ -1,0 +1,330 @@
+"""Copies that run on their own: TMA loads and stores, and cp.async (PTX ISA 9.7.9.25)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilec.emulator.asynchrony import Groups, Work, issue
+from tilec.emulator.instructions.mbarriers import barrier_at, deliver
+from tilec.emulator.instructions.memory import address_of, in_global, in_shared, space_of
+from tilec.emulator.memory import gather, scatter
+from tilec.emulator.order import order_of
+from tilec.emulator.program import Address, Number, Vector
+from tilec.emulator.shadow import GRANULE, Party, shadow_of, tell
+from tilec.emulator.table import Bind, Step, lanes_of, row, where
+from tilec.emulator.tensors import read_box, swizzled, write_box
+
+_SMALLEST = 16
+"""Bytes that TMA moves at least; the unit of its swizzle."""
+
+
+def _map_reader(bind: Bind, operand: Any) -> tuple[Any, list[Any]]:
+    if not isinstance(operand, Address) or not isinstance(operand.coordinates, Vector):
+        raise bind.fail("a tensor [map, {coordinates}] is needed")
+    base = address_of(bind, Address(operand.base, operand.offset))
+    return base, [bind.read(c, "s32") for c in operand.coordinates.items]
+
+
+def _the_map(bind: Bind, g: Any, address: int) -> Any:
+    found = g.cta.machine.maps.get(address)
+    if found is None:
+        g.cta.machine.findings.add(
+            "tensor-map", bind.at, f"no tensor map lies at {address:#x}", where=where(g)
+        )
+    return found
+
+
+def box_addresses(map: Any, start: int) -> Any:
+    """Shared addresses of a box's 16-byte pieces, in order."""
+    return swizzled(start + np.arange(0, map.box_bytes, _SMALLEST, dtype=np.int64), map.swizzle)
+
+
+def granules_of(addresses: Any, width: int) -> Any:
+    """The granules of pieces of memory."""
+    step = np.arange(0, width, GRANULE)
+    return ((addresses[:, None] + step) // GRANULE).reshape(-1)
+
+
+def _fits(bind: Bind, g: Any, map: Any, start: int, coordinates: tuple[int, ...]) -> bool:
+    machine = g.cta.machine
+    size = machine.program.static_shared + machine.dynamic_shared
+    if start % 128 or start < 0 or start + map.box_bytes > size:
+        machine.findings.add(
+            "misaligned" if start % 128 else "out-of-bounds", bind.at,
+            f"a box of {map.box_bytes} bytes at shared address {start}; the CTA has {size} bytes "
+            "and TMA needs multiples of 128",
+            where=where(g),
+        )
+        return False
+    if len(coordinates) != len(map.extents):
+        machine.findings.add(
+            "tensor-map", bind.at,
+            f"{len(coordinates)} coordinates for a tensor of {len(map.extents)} axes",
+            where=where(g),
+        )
+        return False
+    if coordinates[0] * map.element_bytes % 16:
+        # Measured: an illegal instruction (docs/hardware.md).
+        machine.findings.add(
+            "misaligned", bind.at,
+            f"a box begins at element {coordinates[0]} of the innermost axis, "
+            f"{coordinates[0] * map.element_bytes} bytes, no multiple of 16",
+            missing="an innermost start that is a multiple of 16 bytes", where=where(g),
+        )
+        return False
+    return True
+
+
+@row("cp.async.bulk.tensor", effect="writes", proxy="async", group="bulk")
+def _tensor(bind: Bind) -> Step:
+    parts = bind.at.parts
+    to_shared = parts[5].startswith("shared")
+    if any(p.startswith("multicast") for p in parts):
+        raise bind.fail("multicast is beyond the emulator")
+    if "tile" not in parts:
+        raise bind.fail("only .tile copies are known")
+    return _tensor_load(bind) if to_shared else _tensor_store(bind)
+
+
+def _tensor_load(bind: Bind) -> Step:
+    target, tensor, signal = bind.operands[:3]
+    to, barrier_place = address_of(bind, target), address_of(bind, signal)
+    base, coordinates = _map_reader(bind, tensor)
+
+    def run(g: Any) -> None:
+        places = [lanes_of(c(g), g) for c in coordinates]
+        for lane in np.flatnonzero(g.active()).tolist():
+            map = _the_map(bind, g, int(base(g)[lane]))
+            start = tuple(int(p[lane]) for p in places)
+            barrier = barrier_at(bind, g, int(barrier_place(g)[lane]))
+            address = int(to(g)[lane])
+            if map is None or barrier is None or not _fits(bind, g, map, address, start):
+                continue
+            _start_load(bind, g, int(g.warps[lane // 32]), map, start, address, barrier)
+
+    return run
+
+
+def _start_load(
+    bind: Bind, g: Any, warp: int, map: Any, start: tuple[int, ...], address: int, barrier: Any
+) -> None:
+    cta = g.cta
+    order, shadow = order_of(cta), shadow_of(cta)
+    party = Party(
+        bind.at, order.fresh_bit(), order.snapshot(warp), "the TMA load",
+        "a wait for the phase of the mbarrier that the load signals",
+    )
+    shadow.enter(party)
+    pieces = box_addresses(map, address)
+
+    def write() -> None:
+        found = shadow.work_writes(party, granules_of(pieces, _SMALLEST))
+        if found is not None:
+            tell(cta, bind.at, found, "writes", "the TMA load")
+        buffer = cta.machine.memory.at(map.address)
+        rows = read_box(map, buffer, start).reshape(-1, _SMALLEST)
+        scatter(cta.shared, pieces, rows)
+        cta.shared_written[pieces[:, None] + np.arange(_SMALLEST)] = True
+
+    def done() -> None:
+        told = party.start
+        told.known |= party.bits
+        deliver(cta, barrier, map.box_bytes, told)
+
+    issue(Work("tma-load", bind.at, cta, party, [write], done))
+
+
+def bulk_groups(cta: Any, warp: int) -> Groups:
+    """The bulk stores of a warp's elected thread, in groups."""
+    found: dict[int, Groups] = cta.keep("bulk-groups", lambda _: {})
+    return found.setdefault(warp, Groups())
+
+
+def _tensor_store(bind: Bind) -> Step:
+    tensor, source = bind.operands[:2]
+    of = address_of(bind, source)
+    base, coordinates = _map_reader(bind, tensor)
+
+    def run(g: Any) -> None:
+        places = [lanes_of(c(g), g) for c in coordinates]
+        for lane in np.flatnonzero(g.active()).tolist():
+            map = _the_map(bind, g, int(base(g)[lane]))
+            start = tuple(int(p[lane]) for p in places)
+            address = int(of(g)[lane])
+            if map is None or not _fits(bind, g, map, address, start):
+                continue
+            if min(start) < 0:
+                # Measured: an illegal instruction (docs/hardware.md).
+                g.cta.machine.findings.add(
+                    "out-of-bounds", bind.at, f"a TMA store begins before the tensor, at {start}",
+                    where=where(g),
+                )
+                continue
+            _start_store(bind, g, int(g.warps[lane // 32]), map, start, address)
+
+    return run
+
+
+def _start_store(
+    bind: Bind, g: Any, warp: int, map: Any, start: tuple[int, ...], address: int
+) -> None:
+    cta = g.cta
+    order, shadow = order_of(cta), shadow_of(cta)
+    party = Party(
+        bind.at, order.fresh_bit(), order.snapshot(warp), "the TMA store",
+        "a cp.async.bulk.wait_group.read by the thread that issued it, and a barrier after it",
+    )
+    shadow.enter(party)
+    pieces = box_addresses(map, address)
+    held: list[Any] = []
+
+    def read() -> None:
+        found = shadow.work_reads(party, granules_of(pieces, _SMALLEST))
+        if found is not None:
+            tell(cta, bind.at, found, "reads", "the TMA store")
+        held.append(gather(cta.shared, pieces, _SMALLEST).reshape(-1, map.element_bytes))
+
+    def write() -> None:
+        write_box(map, cta.machine.memory.at(map.address), start, held[0])
+
+    work = Work("tma-store", bind.at, cta, party, [read, write], warps=(warp,))
+    groups = bulk_groups(cta, warp)
+    groups.add(work)
+    issue(work)
+
+
+@row("cp.async.bulk.commit_group", effect="orders", group="bulk")
+def _commit_bulk(bind: Bind) -> Step:
+    def run(g: Any) -> None:
+        for warp in _active_warps(g):
+            bulk_groups(g.cta, warp).commit()
+
+    return run
+
+
+@row("cp.async.bulk.wait_group", effect="orders", group="bulk")
+def _wait_bulk(bind: Bind) -> Step:
+    reads_only = "read" in bind.at.parts
+    pending = bind.operands[0]
+    if not isinstance(pending, Number):
+        raise bind.fail("the number of groups is an immediate")
+
+    def run(g: Any) -> None:
+        order = order_of(g.cta)
+        for warp in _active_warps(g):
+            groups = bulk_groups(g.cta, warp)
+            count = max(0, len(groups.closed) - pending.value)
+            for work in [w for group in groups.closed[:count] for w in group]:
+                if reads_only:
+                    while len(work.parts) > 1:
+                        work.advance()
+                else:
+                    work.finish()
+                order.learn(warp, work.party.bits)
+            if not reads_only:
+                groups.closed = groups.closed[count:]
+
+    return run
+
+
+def _active_warps(g: Any) -> list[int]:
+    here = g.active().reshape(-1, 32).any(axis=1)
+    found: list[int] = g.warps[here].tolist()
+    return found
+
+
+# --- cp.async --------------------------------------------------------------------------------------
+
+
+def copy_groups(cta: Any, warp: int) -> Groups:
+    """The cp.async copies of a warp, in groups."""
+    found: dict[int, Groups] = cta.keep("copy-groups", lambda _: {})
+    return found.setdefault(warp, Groups())
+
+
+@row("cp.async.ca", "cp.async.cg", effect="writes", group="cp.async")
+def _cp_async(bind: Bind) -> Step:
+    target, source, size, *rest = bind.operands
+    if not isinstance(size, Number):
+        raise bind.fail("the size of a copy is an immediate")
+    width = size.value
+    to, of = address_of(bind, target), address_of(bind, source)
+    taken = bind.read(rest[0], "u32") if rest else None
+    assert space_of(bind) in ("shared", "global")
+
+    def run(g: Any) -> None:
+        into, outof = to(g), of(g)
+        count = np.full(g.lanes, width) if taken is None else lanes_of(taken(g), g)
+        inside = in_shared(bind, g, into, width, g.active() & (into % width == 0))
+        for warp in _active_warps(g):
+            mine = inside & (g.tid // 32 == warp)
+            if mine.any():
+                _start_copy(bind, g, warp, into[mine], outof[mine], count[mine], width)
+
+    return run
+
+
+def _start_copy(
+    bind: Bind, g: Any, warp: int, into: Any, outof: Any, count: Any, width: int
+) -> None:
+    cta = g.cta
+    order, shadow = order_of(cta), shadow_of(cta)
+    party = Party(
+        bind.at, order.fresh_bit(), order.snapshot(warp), "the cp.async",
+        "a cp.async.wait_group that covers it, and a barrier after it",
+    )
+    shadow.enter(party)
+    granules = granules_of(into, max(width, GRANULE))
+
+    def write() -> None:
+        found = shadow.work_writes(party, granules)
+        if found is not None:
+            tell(cta, bind.at, found, "writes", "the cp.async")
+        rows = np.zeros((len(into), width), np.uint8)
+        for taken in np.unique(count).tolist():
+            lanes = count == taken
+            if not taken:
+                continue
+            for buffer, which in in_global(bind, g, outof, int(taken), lanes):
+                rows[which, : int(taken)] = gather(
+                    buffer.data, outof[which] - buffer.address, int(taken)
+                )
+        scatter(cta.shared, into, rows)
+        cta.shared_written[into[:, None] + np.arange(width)] = True
+
+    work = Work("cp.async", bind.at, cta, party, [write], warps=(warp,))
+    copy_groups(cta, warp).add(work)
+    issue(work)
+
+
+@row("cp.async.commit_group", effect="orders", group="cp.async")
+def _commit_copies(bind: Bind) -> Step:
+    def run(g: Any) -> None:
+        for warp in _active_warps(g):
+            copy_groups(g.cta, warp).commit()
+
+    return run
+
+
+@row("cp.async.wait_group", "cp.async.wait_all", effect="orders", group="cp.async")
+def _wait_copies(bind: Bind) -> Step:
+    pending = 0
+    if bind.operands:
+        number = bind.operands[0]
+        if not isinstance(number, Number):
+            raise bind.fail("the number of groups is an immediate")
+        pending = number.value
+
+    def run(g: Any) -> None:
+        order = order_of(g.cta)
+        for warp in _active_warps(g):
+            groups = copy_groups(g.cta, warp)
+            if not bind.operands:
+                groups.commit()
+            for work in groups.wait(pending):
+                work.finish()
+                order.learn(warp, work.party.bits)
+
+    return run

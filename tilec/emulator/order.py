@@ -1,0 +1,94 @@
+"""What happens before what: vector clocks of the warps of a CTA, and what they know is finished.
+
+A warp's epoch grows each time it lets others see what it did (an arrival, a fence). Each warp
+keeps, for every warp, up to which epoch that one's accesses come before its own (``clock``), up to
+which they also come before what it starts in the async proxy (``proxy``: a fence.proxy.async lies
+between; PTX ISA 8.5), and which pieces of work in flight it has waited for (``known``, one bit a
+piece). Synchronisation moves these from warps into a ``Box`` (a release) and out of it (an
+acquire): a race is two accesses that no such chain orders, whatever order the run took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Clock = npt.NDArray[np.int32]
+
+
+@dataclass
+class Box:
+    """What a barrier has been told: whoever passes it learns this."""
+
+    clock: Clock
+    proxy: Clock
+    known: int = 0
+
+    @staticmethod
+    def empty(warps: int) -> Box:
+        """Nothing yet."""
+        return Box(np.zeros(warps, np.int32), np.zeros(warps, np.int32))
+
+    def take(self, other: Box) -> None:
+        """Learn what another one was told."""
+        np.maximum(self.clock, other.clock, out=self.clock)
+        np.maximum(self.proxy, other.proxy, out=self.proxy)
+        self.known |= other.known
+
+
+class Order:
+    """The clocks of one CTA."""
+
+    def __init__(self, warps: int) -> None:
+        """No warp knows of any other; epochs begin at 1."""
+        self.warps = warps
+        self.clock = np.zeros((warps, warps), np.int32)
+        self.proxy = np.zeros((warps, warps), np.int32)
+        np.fill_diagonal(self.clock, 1)
+        self.known = [0] * warps
+        self._bits = 0
+
+    def fresh_bit(self) -> int:
+        """A bit for a piece of work."""
+        bit = 1 << self._bits
+        self._bits += 1
+        return bit
+
+    def snapshot(self, warp: int) -> Box:
+        """What a warp knows now."""
+        return Box(self.clock[warp].copy(), self.proxy[warp].copy(), self.known[warp])
+
+    def release(self, warps: Iterable[int], box: Box) -> None:
+        """The warps tell the box what they did and know; what they do next is another epoch."""
+        for warp in warps:
+            np.maximum(box.clock, self.clock[warp], out=box.clock)
+            np.maximum(box.proxy, self.proxy[warp], out=box.proxy)
+            box.known |= self.known[warp]
+            self.clock[warp, warp] += 1
+
+    def acquire(self, warps: Iterable[int], box: Box) -> None:
+        """The warps learn what the box was told."""
+        for warp in warps:
+            np.maximum(self.clock[warp], box.clock, out=self.clock[warp])
+            np.maximum(self.proxy[warp], box.proxy, out=self.proxy[warp])
+            self.known[warp] |= box.known
+
+    def fence_proxy(self, warps: Iterable[int]) -> None:
+        """What comes before the warps now also comes before their work in the async proxy."""
+        for warp in warps:
+            np.maximum(self.proxy[warp], self.clock[warp], out=self.proxy[warp])
+            self.clock[warp, warp] += 1
+
+    def learn(self, warp: int, bits: int) -> None:
+        """A warp has waited for pieces of work."""
+        self.known[warp] |= bits
+
+
+def order_of(cta: Any) -> Order:
+    """The clocks of a CTA."""
+    found: Order = cta.keep("order", lambda c: Order(c.warps))
+    return found

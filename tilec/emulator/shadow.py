@@ -1,0 +1,221 @@
+"""Races in memory: who wrote and who read each piece of it last, and whether an order says so.
+
+Memory is watched in granules of two bytes. Of each granule the last write is kept (a warp and its
+epoch, or a piece of work in flight), for each warp its last read, and the work in flight that
+reads it. An access that no chain of synchronisation orders after a conflicting one is a finding
+with both parties.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilec.emulator.order import Box, Order, order_of
+from tilec.emulator.program import Instruction
+
+GRANULE = 2
+Index = npt.NDArray[np.int64]
+_NEVER = 0
+
+
+@dataclass(eq=False)
+class Party:
+    """A piece of work in flight, as memory sees it."""
+
+    at: Instruction
+    bits: int
+    """All must be known to a warp before it may touch what the work touches."""
+    start: Box
+    """What its issuer knew."""
+    what: str = "the transfer"
+    waits: str = "a wait for it"
+    reads: list[Index] = field(default_factory=list)
+    number: int = -1
+
+
+class Shadow:
+    """One memory: the shared memory of a CTA."""
+
+    def __init__(self, bytes: int, order: Order) -> None:
+        """Nothing has been touched."""
+        count = -(-bytes // GRANULE)
+        self.order = order
+        self.writer = np.full(count, -1, np.int16)
+        """The warp that wrote last, or -2 for work in flight, -1 for nobody."""
+        self.epoch = np.zeros(count, np.int32)
+        """Of the writing warp; the work's number if it was work."""
+        self.write_at = np.zeros(count, np.int32)
+        self.read_epoch = np.zeros((order.warps, count), np.int32)
+        self.read_at = np.zeros((order.warps, count), np.int32)
+        self.works: list[Party] = []
+        self.readers: list[Party] = []
+        """Work that reads and that some warp does not know to be finished."""
+
+    # --- threads -------------------------------------------------------------------------------
+
+    def read(self, warp: int, granules: Index, line: int) -> tuple[Any, str] | None:
+        """A warp reads; the other party and its name if that is a race."""
+        found = self._writes_before(granules, self.order.clock[warp], self.order.known[warp])
+        self.read_epoch[warp, granules] = self.order.clock[warp, warp]
+        self.read_at[warp, granules] = line
+        return found
+
+    def write(self, warp: int, granules: Index, line: int) -> tuple[Any, str] | None:
+        """A warp writes; the other party and its name if that is a race."""
+        clock, known = self.order.clock[warp], self.order.known[warp]
+        found = (
+            self._writes_before(granules, clock, known)
+            or self._reads_before(granules, clock, skip=warp)
+            or self._work_before(granules, known)
+        )
+        self.writer[granules] = warp
+        self.epoch[granules] = self.order.clock[warp, warp]
+        self.write_at[granules] = line
+        return found
+
+    # --- work in flight --------------------------------------------------------------------------
+
+    def enter(self, party: Party) -> None:
+        """A piece of work gets a number."""
+        party.number = len(self.works)
+        self.works.append(party)
+
+    def work_reads(self, party: Party, granules: Index) -> tuple[Any, str] | None:
+        """Work reads; generic writes must have gone through a proxy fence."""
+        start = party.start
+        found = self._writes_before(granules, start.proxy, start.known | party.bits)
+        if found is not None and found[1] == "write":
+            unfenced = self._writes_before(granules, start.clock, start.known | party.bits)
+            if unfenced is None or unfenced[1] != "write":
+                found = (found[0], "fence")
+        party.reads.append(granules)
+        if party not in self.readers:
+            self.readers.append(party)
+        return found
+
+    def work_writes(self, party: Party, granules: Index) -> tuple[Any, str] | None:
+        """Work writes; whoever used the memory before must have come to an end."""
+        start = party.start
+        found = (
+            self._writes_before(granules, start.clock, start.known | party.bits)
+            or self._reads_before(granules, start.clock, skip=-1)
+            or self._work_before(granules, start.known | party.bits)
+        )
+        self.writer[granules] = -2
+        self.epoch[granules] = party.number
+        self.write_at[granules] = party.at.line
+        return found
+
+    # --- questions -----------------------------------------------------------------------------
+
+    def _writes_before(self, granules: Index, clock: Any, known: int) -> tuple[Any, str] | None:
+        writer = self.writer[granules]
+        by_warp = writer >= 0
+        if by_warp.any():
+            late = by_warp & (self.epoch[granules] > clock[np.maximum(writer, 0)])
+            if late.any():
+                place = int(granules[np.argmax(late)])
+                return int(self.write_at[place]), "write"
+        by_work = writer == -2
+        if by_work.any():
+            for number in np.unique(self.epoch[granules[by_work]]).tolist():
+                work = self.works[number]
+                if work.bits & ~known:
+                    return work, "work"
+        return None
+
+    def _reads_before(self, granules: Index, clock: Any, skip: int) -> tuple[Any, str] | None:
+        epochs = self.read_epoch[:, granules]
+        late = epochs > np.asarray(clock)[:, None]
+        if skip >= 0:
+            late[skip] = False
+        if late.any():
+            warp, place = np.unravel_index(int(np.argmax(late)), late.shape)
+            return int(self.read_at[warp, granules[place]]), "read"
+        return None
+
+    def _work_before(self, granules: Index, known: int) -> tuple[Any, str] | None:
+        everyone = ~0
+        for warp in range(self.order.warps):
+            everyone &= self.order.known[warp]
+        self.readers = [p for p in self.readers if p.bits & ~everyone]
+        touched: npt.NDArray[np.bool_] | None = None
+        for party in self.readers:
+            if not party.bits & ~known:
+                continue
+            if touched is None:
+                touched = np.zeros(len(self.writer), np.bool_)
+                touched[granules] = True
+            if any(touched[each].any() for each in party.reads):
+                return party, "work-read"
+        return None
+
+
+def shadow_of(cta: Any) -> Shadow:
+    """What is known of a CTA's shared memory."""
+    found: Shadow = cta.keep("shadow", lambda c: Shadow(len(c.shared), order_of(c)))
+    return found
+
+
+class Races:
+    """Watches the accesses of threads to shared memory."""
+
+    def accessed(
+        self,
+        at: Instruction,
+        g: Any,
+        space: str,
+        buffer: Any,
+        offsets: Any,
+        width: int,
+        lanes: Any,
+        writes: bool,
+    ) -> None:
+        """Check each warp's part of an access."""
+        if space != "shared":
+            return
+        shadow = shadow_of(g.cta)
+        step = np.arange(0, max(width, GRANULE), GRANULE)
+        for number, warp in enumerate(g.warps.tolist()):
+            mine = slice(32 * number, 32 * number + 32)
+            picked = offsets[mine][lanes[mine]]
+            if not len(picked):
+                continue
+            granules = ((picked[:, None] + step) // GRANULE).reshape(-1)
+            check = shadow.write if writes else shadow.read
+            found = check(warp, granules, at.line)
+            if found is not None:
+                tell(g.cta, at, found, "writes" if writes else "reads", f"warp {warp}")
+
+
+_MISSING = {
+    "write": "a barrier between that write and this access",
+    "read": "a barrier between that read and this write",
+    "fence": "a fence.proxy.async between the write and the async operation, on the way of the order",
+}
+
+
+def tell(cta: Any, at: Instruction, found: tuple[Any, str], does: str, who: str) -> None:
+    """Record a race."""
+    other, kind = found
+    machine = cta.machine
+    if isinstance(other, Party):
+        machine.findings.add(
+            "unfinished-work", at,
+            f"{who} {does} shared memory that {other.what} of line {other.at.line} "
+            f"{'reads' if kind == 'work-read' else 'writes'}, and does not know that it is done",
+            other=other.at, missing=other.waits, where=f"CTA {cta.index}",
+        )
+        return
+    before = next((i for i in machine.program.instructions if i.line == other), None)
+    name = {"fence": "missing-proxy-fence"}.get(kind, "data-race")
+    machine.findings.add(
+        name, at,
+        f"{who} {does} shared memory that line {other} {'reads' if kind == 'read' else 'writes'}, "
+        + ("and no proxy fence lies between" if kind == "fence" else "in no order"),
+        other=before, missing=_MISSING[kind], where=f"CTA {cta.index}",
+    )
