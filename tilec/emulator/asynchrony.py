@@ -34,6 +34,10 @@ class Work:
         """Whether the work before it in its queue is done."""
         return self.after is None or self.after.finished
 
+    def uses_shared(self) -> bool:
+        """Whether shared memory is still read or written: a store's last part is global."""
+        return len(self.parts) > 1 if self.kind == "tma-store" else bool(self.parts)
+
     def advance(self) -> None:
         """Do one part."""
         if self.after is not None and not self.after.finished:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tilec.emulator.gang import WARP, Gang
 
 
-@dataclass
+@dataclass(eq=False)
 class Cta:
     """One CTA."""
 

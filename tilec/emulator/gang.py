@@ -54,7 +54,7 @@ class Reconvergence:
     rejoined: Mask | None
 
 
-@dataclass
+@dataclass(eq=False)
 class Gang:
     """Warps at one place of the program."""
 
@@ -112,7 +112,7 @@ class Gang:
             None if self.mask is None else self.mask[lanes],
             {k: v[lanes] for k, v in self.valid.items()},
             dict(self.owners),
-            [
+            stack=[
                 Reconvergence(
                     r.mask[lanes],
                     r.pc,
@@ -161,6 +161,18 @@ class Gang:
             self.stack.append(Reconvergence(active & taken, target, meet, self.mask))
             self.mask = active & ~taken
         self.pc += 1
+
+    def split(self, keys: Lanes) -> None:
+        """Keep the warps whose key is the first one's; others go on at this place by themselves."""
+        chosen = keys.reshape(-1, WARP)
+        here = self.active().reshape(-1, WARP)
+        of_warp = chosen[np.arange(len(chosen)), here.argmax(axis=1)]
+        alive = here.any(axis=1)
+        distinct = list(dict.fromkeys(of_warp[alive].tolist()))
+        for key in distinct[1:]:
+            self.cta.gangs.append(self.part((of_warp == key) & alive))
+        if len(distinct) > 1:
+            self._become(self.part((of_warp == distinct[0]) | ~alive))
 
     def _become(self, other: Gang) -> None:
         for name in ("warps", "banks", "states", "mask", "valid", "owners", "stack", "pc", "fresh"):

@@ -159,6 +159,20 @@ class Machine:
                 self.choice.settle(self.in_flight)
             elif not self.choice.force(self.in_flight):
                 self._deadlock(ctas)
+        for work in list(self.in_flight):
+            self._outlives(work)
+
+    def _outlives(self, work: Any) -> None:
+        """Writes to global memory may end after their CTA; what still uses its memory may not."""
+        if not work.finished and work.uses_shared():
+            self.findings.add(
+                "unfinished-at-exit",
+                work.at,
+                f"{work.party.what} still uses shared memory when its CTA has ended",
+                missing=work.party.waits,
+                where=f"CTA {work.cta.index}",
+            )
+        work.finish()
 
     @staticmethod
     def _ready(gang: Gang) -> bool:

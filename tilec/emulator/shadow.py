@@ -195,7 +195,7 @@ class Races:
 _MISSING = {
     "write": "a barrier between that write and this access",
     "read": "a barrier between that read and this write",
-    "fence": "a fence.proxy.async between the write and the async operation, on the way of the order",
+    "fence": "a fence.proxy.async between the write and the async operation, before the barrier",
 }
 
 
@@ -205,17 +205,23 @@ def tell(cta: Any, at: Instruction, found: tuple[Any, str], does: str, who: str)
     machine = cta.machine
     if isinstance(other, Party):
         machine.findings.add(
-            "unfinished-work", at,
+            "unfinished-work",
+            at,
             f"{who} {does} shared memory that {other.what} of line {other.at.line} "
             f"{'reads' if kind == 'work-read' else 'writes'}, and does not know that it is done",
-            other=other.at, missing=other.waits, where=f"CTA {cta.index}",
+            other=other.at,
+            missing=other.waits,
+            where=f"CTA {cta.index}",
         )
         return
     before = next((i for i in machine.program.instructions if i.line == other), None)
     name = {"fence": "missing-proxy-fence"}.get(kind, "data-race")
     machine.findings.add(
-        name, at,
+        name,
+        at,
         f"{who} {does} shared memory that line {other} {'reads' if kind == 'read' else 'writes'}, "
         + ("and no proxy fence lies between" if kind == "fence" else "in no order"),
-        other=before, missing=_MISSING[kind], where=f"CTA {cta.index}",
+        other=before,
+        missing=_MISSING[kind],
+        where=f"CTA {cta.index}",
     )

@@ -253,6 +253,7 @@ def _bar_sync(bind: Bind) -> Step:
     def run(g: Any) -> Result:
         state = g.owners.get(("bar", id(at)))
         if state is None:
+            g.split(lanes_of(which(g), g))
             number = _uniform(bind, which(g), g, "the barrier's number")
             barrier, round_ = arrive(bind, g, number, expected(g))
         else:
@@ -278,6 +279,7 @@ def _bar_arrive(bind: Bind) -> Step:
     expected = _expected(bind)
 
     def run(g: Any) -> None:
+        g.split(lanes_of(which(g), g))
         arrive(bind, g, _uniform(bind, which(g), g, "the barrier's number"), expected(g))
 
     return run

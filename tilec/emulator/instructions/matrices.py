@@ -11,7 +11,6 @@ from tilec.emulator.gang import WARP
 from tilec.emulator.instructions.elements import decode, element_bytes
 from tilec.emulator.instructions.memory import address_of, aligned, in_shared, observe
 from tilec.emulator.memory import gather, scatter
-from tilec.emulator.program import Register
 from tilec.emulator.table import Bind, Step, row
 
 _ROW_BYTES = 16
@@ -110,8 +109,8 @@ def _mma(bind: Bind) -> Step:
     writes = [bind.write(r, result) for r in d]
     adds = [bind.read(r, result) for r in c]
     size = element_bytes(of_a)
-    reads_a = [bind.read(r, _bank(r)) for r in a]
-    reads_b = [bind.read(r, _bank(r)) for r in b]
+    reads_a = [bind.read(r, "b32") for r in a]
+    reads_b = [bind.read(r, "b32") for r in b]
     lane = np.arange(WARP)[:, None, None]
     each = np.arange(4 // size)[None, None, :]
     ra = np.arange(len(a))[None, :, None]
@@ -140,10 +139,6 @@ def _mma(bind: Bind) -> Step:
                 write(g, (np.asarray(add(g)) + found.astype(held)).astype(held))
 
     return run
-
-
-def _bank(register: Any) -> str:
-    return "b32" if isinstance(register, Register) else "b32"
 
 
 def _parts(reads: list[Any], g: Any, size: int, type: str) -> Any:

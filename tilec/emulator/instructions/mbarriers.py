@@ -64,9 +64,11 @@ def barrier_at(bind: Bind, g: Any, address: int) -> Mbarrier | None:
     found = mbarriers(g.cta).get(address)
     if found is None:
         g.cta.machine.findings.add(
-            "uninitialised-barrier", bind.at,
+            "uninitialised-barrier",
+            bind.at,
             f"no mbarrier was initialised at shared address {address}",
-            missing="an mbarrier.init that comes before", where=where(g),
+            missing="an mbarrier.init that comes before",
+            where=where(g),
         )
     return found
 
@@ -96,19 +98,26 @@ def _init(bind: Bind) -> Step:
         found = mbarriers(g.cta)
         if at in found and (found[at].pending != found[at].expected or found[at].phase):
             g.cta.machine.findings.add(
-                "barrier-in-use", bind.at,
+                "barrier-in-use",
+                bind.at,
                 f"the mbarrier at {at} is initialised again while it is in use",
-                other=found[at].at, where=where(g),
+                other=found[at].at,
+                where=where(g),
             )
         if at % 8:
             g.cta.machine.findings.add(
-                "misaligned", bind.at, f"an mbarrier at {at}, which is no multiple of 8",
+                "misaligned",
+                bind.at,
+                f"an mbarrier at {at}, which is no multiple of 8",
                 where=where(g),
             )
         if number < 1:
             g.cta.machine.findings.add(
-                "arrival-count", bind.at, f"an mbarrier that expects {number} arrivals",
-                missing="at least one arrival", where=where(g),
+                "arrival-count",
+                bind.at,
+                f"an mbarrier that expects {number} arrivals",
+                missing="at least one arrival",
+                where=where(g),
             )
         warps = g.cta.warps
         made = Mbarrier(at, number, bind.at, number, told=Box.empty(warps), over=Box.empty(warps))
@@ -161,9 +170,11 @@ def arrive(bind: Bind, g: Any, barrier: Mbarrier, arrivals: int) -> None:
     """Arrivals come to a barrier; more than it expects in a phase are a finding."""
     if arrivals > barrier.pending:
         g.cta.machine.findings.add(
-            "arrival-count", bind.at,
+            "arrival-count",
+            bind.at,
             f"{barrier.state()}; {arrivals} more come",
-            other=barrier.at, missing=f"as many arrivals a phase as expected: {barrier.expected}",
+            other=barrier.at,
+            missing=f"as many arrivals a phase as expected: {barrier.expected}",
             where=where(g),
         )
         return
@@ -196,6 +207,7 @@ def _wait(bind: Bind) -> Step:
     address, wanted = _addresses(bind, place), bind.read(parity, "u32")
 
     def run(g: Any) -> Result:
+        g.split(address(g) * 2 + lanes_of(wanted(g), g) % 2)
         active = g.active()
         lane = int(np.argmax(active))
         places, parities = address(g), lanes_of(wanted(g), g)

@@ -42,8 +42,8 @@ class Descriptor:
     @staticmethod
     def of(bits: int) -> Descriptor:
         """The fields."""
-        field = lambda low: ((bits >> low) & 0x3FFF) << 4  # noqa: E731
-        return Descriptor(field(0), field(16), field(32), _SPANS[bits >> 62 & 3])
+        start, leading, stride = (((bits >> low) & 0x3FFF) << 4 for low in (0, 16, 32))
+        return Descriptor(start, leading, stride, _SPANS[bits >> 62 & 3])
 
 
 def operand_addresses(d: Descriptor, count: int, size: int, mn_major: bool) -> Any:
@@ -67,7 +67,7 @@ def operand_addresses(d: Descriptor, count: int, size: int, mn_major: bool) -> A
 
 
 def fragment_a(lanes: Any, size: int) -> tuple[Any, Any]:
-    """Row in the warp's 16 and byte of K of each of the four registers' elements, [lane, reg, i]."""
+    """Row of the warp's 16 and place in K of each element, [lane, register, element]."""
     lane = lanes[:, None, None]
     register = np.arange(4)[None, :, None]
     each = np.arange(4 // size)[None, None, :]
@@ -119,11 +119,18 @@ def _mma(bind: Bind) -> Step:
         raise bind.fail(f"{len(accumulators)} accumulators for {columns} columns")
     if result == "f16":
         raise bind.fail("accumulators of f16 are beyond the emulator")
-    a_registers = tuple(r for r in a.items if isinstance(r, Register)) if _listed(a) else ()
+    listed = a.items if isinstance(a, Vector) else ()
+    a_registers = tuple(r for r in listed if isinstance(r, Register))
     majors = [int(o.value) for o in rest[3:] if isinstance(o, Number)]
     a_major = bool(majors[0]) if not a_registers and len(majors) > 1 else False
     product = Product(
-        bind.at, columns, (of_a, of_b), result, accumulators, a_registers, a_major,
+        bind.at,
+        columns,
+        (of_a, of_b),
+        result,
+        accumulators,
+        a_registers,
+        a_major,
         bool(majors[-1]) if majors else False,
     )
     scale = rest[0]
@@ -153,10 +160,6 @@ def _mma(bind: Bind) -> Step:
     return run
 
 
-def _listed(operand: Any) -> bool:
-    return isinstance(operand, Vector)
-
-
 def _per_group(read: Any, g: Any, keep: Any) -> int:
     lane = int(np.argmax(np.repeat(keep, WARP) & g.active()))
     return int(lanes_of(read(g), g)[lane])
@@ -166,21 +169,28 @@ def _check_registers(g: Any, p: Product, add: bool) -> None:
     findings = g.cta.machine.findings
     if g.mask is not None:
         findings.add(
-            "divergent-aligned", p.at, "wgmma is reached by some lanes of a warp only",
+            "divergent-aligned",
+            p.at,
+            "wgmma is reached by some lanes of a warp only",
             where=where(g),
         )
     unfenced = [r for r in (*p.accumulators, *p.a_registers) if g.fresh[r.row]]
     if unfenced:
         findings.add(
-            "missing-wgmma-fence", p.at,
+            "missing-wgmma-fence",
+            p.at,
             f"{unfenced[0].name} was written after the last wgmma.fence and is used by a product",
-            missing="a wgmma.fence between the write and the product", where=where(g),
+            missing="a wgmma.fence between the write and the product",
+            where=where(g),
         )
     for r in (*(p.accumulators if add else ()), *p.a_registers):
         if g.states["b32"][r.row] not in (FULL, ACCUMULATING, MULTIPLIED):
             findings.add(
-                "uninitialised-register", p.at, f"{r.name} holds nothing and a product uses it",
-                missing="a value, or scale-d = 0 in the first product", where=where(g),
+                "uninitialised-register",
+                p.at,
+                f"{r.name} holds nothing and a product uses it",
+                missing="a value, or scale-d = 0 in the first product",
+                where=where(g),
             )
             break
 
@@ -204,7 +214,10 @@ def _start(
         np.minimum(start.proxy, other.proxy, out=start.proxy)
         start.known &= other.known
     party = Party(
-        p.at, sum(bits), start, "the product",
+        p.at,
+        sum(bits),
+        start,
+        "the product",
         "a wgmma.wait_group that covers it in every warp of the warpgroup, and a barrier after it",
     )
     shadow.enter(party)
@@ -235,7 +248,8 @@ def _shared_operand(
     limit = machine.program.static_shared + machine.dynamic_shared
     if int(flat.max()) + size > limit:
         machine.findings.add(
-            "descriptor", p.at,
+            "descriptor",
+            p.at,
             f"a descriptor reaches shared address {int(flat.max()) + size}; the CTA has {limit} "
             "bytes",
             where=f"CTA {cta.index}",
@@ -247,14 +261,22 @@ def _shared_operand(
         tell(cta, p.at, found, "reads", "the product")
     if not cta.shared_written[flat].all():
         machine.findings.add(
-            "uninitialised-memory", p.at, "a product reads shared memory that nothing has written",
-            missing="a wait for what fills it", where=f"CTA {cta.index}",
+            "uninitialised-memory",
+            p.at,
+            "a product reads shared memory that nothing has written",
+            missing="a wait for what fills it",
+            where=f"CTA {cta.index}",
         )
     return decode(gather(cta.shared, flat, size), type).reshape(addresses.shape)
 
 
 def _multiply(
-    bind: Bind, cta: Any, p: Product, work: Work, places: tuple[int | None, int], add: bool,
+    bind: Bind,
+    cta: Any,
+    p: Product,
+    work: Work,
+    places: tuple[int | None, int],
+    add: bool,
     sign: float,
 ) -> None:
     of_a, of_b = p.types

@@ -52,7 +52,8 @@ def _fits(bind: Bind, g: Any, map: Any, start: int, coordinates: tuple[int, ...]
     size = machine.program.static_shared + machine.dynamic_shared
     if start % 128 or start < 0 or start + map.box_bytes > size:
         machine.findings.add(
-            "misaligned" if start % 128 else "out-of-bounds", bind.at,
+            "misaligned" if start % 128 else "out-of-bounds",
+            bind.at,
             f"a box of {map.box_bytes} bytes at shared address {start}; the CTA has {size} bytes "
             "and TMA needs multiples of 128",
             where=where(g),
@@ -60,7 +61,8 @@ def _fits(bind: Bind, g: Any, map: Any, start: int, coordinates: tuple[int, ...]
         return False
     if len(coordinates) != len(map.extents):
         machine.findings.add(
-            "tensor-map", bind.at,
+            "tensor-map",
+            bind.at,
             f"{len(coordinates)} coordinates for a tensor of {len(map.extents)} axes",
             where=where(g),
         )
@@ -68,10 +70,12 @@ def _fits(bind: Bind, g: Any, map: Any, start: int, coordinates: tuple[int, ...]
     if coordinates[0] * map.element_bytes % 16:
         # Measured: an illegal instruction (docs/hardware.md).
         machine.findings.add(
-            "misaligned", bind.at,
+            "misaligned",
+            bind.at,
             f"a box begins at element {coordinates[0]} of the innermost axis, "
             f"{coordinates[0] * map.element_bytes} bytes, no multiple of 16",
-            missing="an innermost start that is a multiple of 16 bytes", where=where(g),
+            missing="an innermost start that is a multiple of 16 bytes",
+            where=where(g),
         )
         return False
     return True
@@ -113,7 +117,10 @@ def _start_load(
     cta = g.cta
     order, shadow = order_of(cta), shadow_of(cta)
     party = Party(
-        bind.at, order.fresh_bit(), order.snapshot(warp), "the TMA load",
+        bind.at,
+        order.fresh_bit(),
+        order.snapshot(warp),
+        "the TMA load",
         "a wait for the phase of the mbarrier that the load signals",
     )
     shadow.enter(party)
@@ -158,7 +165,9 @@ def _tensor_store(bind: Bind) -> Step:
             if min(start) < 0:
                 # Measured: an illegal instruction (docs/hardware.md).
                 g.cta.machine.findings.add(
-                    "out-of-bounds", bind.at, f"a TMA store begins before the tensor, at {start}",
+                    "out-of-bounds",
+                    bind.at,
+                    f"a TMA store begins before the tensor, at {start}",
                     where=where(g),
                 )
                 continue
@@ -173,7 +182,10 @@ def _start_store(
     cta = g.cta
     order, shadow = order_of(cta), shadow_of(cta)
     party = Party(
-        bind.at, order.fresh_bit(), order.snapshot(warp), "the TMA store",
+        bind.at,
+        order.fresh_bit(),
+        order.snapshot(warp),
+        "the TMA store",
         "a cp.async.bulk.wait_group.read by the thread that issued it, and a barrier after it",
     )
     shadow.enter(party)
@@ -235,7 +247,7 @@ def _active_warps(g: Any) -> list[int]:
     return found
 
 
-# --- cp.async --------------------------------------------------------------------------------------
+# --- cp.async ------------------------------------------------------------------------------------
 
 
 def copy_groups(cta: Any, warp: int) -> Groups:
@@ -272,7 +284,10 @@ def _start_copy(
     cta = g.cta
     order, shadow = order_of(cta), shadow_of(cta)
     party = Party(
-        bind.at, order.fresh_bit(), order.snapshot(warp), "the cp.async",
+        bind.at,
+        order.fresh_bit(),
+        order.snapshot(warp),
+        "the cp.async",
         "a cp.async.wait_group that covers it, and a barrier after it",
     )
     shadow.enter(party)

@@ -1,0 +1,77 @@
+"""Example kernels compiled for an emulated launch on NumPy arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilec.compiler import compile_source, front
+from tilec.emulator.findings import Findings
+from tilec.emulator.launch import Bits, BufferMap, BufferPointer, Launch, Value, emulate
+from tilec.emulator.schedule import Choice
+from tilec.interp.interpret import bind_dims
+from tilec.ir.facts import ArrayFacts, Facts
+from tilec.runtime.expressions import evaluate
+from tilec.source import SourceFile
+from tilec.targets import by_name
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@dataclass
+class Emulated:
+    """The arrays after a run, and what was found wrong."""
+
+    arrays: dict[str, np.ndarray]
+    findings: Findings
+
+
+def emulated(
+    program: str, arrays: dict[str, np.ndarray], *, order: str = "in order", seed: int = 0
+) -> Emulated:
+    """Compile an example for row-major, aligned arrays and emulate its one launch."""
+    path = EXAMPLES / f"{program}.tk"
+    source, target = SourceFile(path.name, path.read_text()), by_name("sm_90")
+    dims = bind_dims(front(source, None, {}, target).kernels[0], arrays)
+    facts = Facts(
+        tuple((n, ArrayFacts(a.ndim - 1, 16)) for n, a in arrays.items()), tuple(dims.items())
+    )
+    compiled = compile_source(source, None, {}, target, facts)
+    held = {name: a.copy() for name, a in arrays.items()}
+    grid = int(evaluate(compiled.grid, {n: a.shape for n, a in held.items()}, {}))
+    launch = Launch(
+        (grid, 1, 1),
+        (compiled.threads, 1, 1),
+        compiled.shared_bytes,
+        tuple(_value(held, p) for p in compiled.parameters),
+        {name: a.reshape(-1).view(np.uint8) for name, a in held.items()},
+    )
+    text = SourceFile(f"{program}.ptx", compiled.ptx)
+    findings, _ = emulate(text, launch, choice=Choice(order, seed))
+    return Emulated(held, findings)
+
+
+def _value(arrays: dict[str, np.ndarray], parameter: tuple[Any, ...]) -> Value:
+    what, name, *rest = parameter
+    array = arrays[name]
+    match what:
+        case "pointer":
+            return BufferPointer(name)
+        case "extent":
+            return Bits(int(array.shape[rest[0]]).to_bytes(4, "little"))
+        case "stride":
+            steps = array.strides[rest[0]] // array.itemsize
+            return Bits(int(steps).to_bytes(8, "little", signed=True))
+    axes, box, swizzle = rest
+    return BufferMap(
+        name,
+        0,
+        array.itemsize,
+        tuple(array.shape[a] for a in axes),
+        tuple(array.strides[a] for a in axes[1:]),
+        tuple(box),
+        swizzle,
+    )
