@@ -1,8 +1,8 @@
 """One launch of a PTX text on arrays of the host, as the emulator runs it.
 
 A `Launch` names the kernel, the grid, and for each parameter what it holds: the address of a
-buffer, a number, or a tensor map. ``emulate`` runs it and gives the findings; buffers are changed in
-place.
+buffer, a number, or a tensor map. ``emulate`` runs it and gives the findings; buffers are changed
+in place.
 """
 
 from __future__ import annotations
