@@ -168,6 +168,9 @@ class _Counter:
             return ("extent", op.array.type.shape[op.axis])
         if isinstance(op, cta.CtaIndex | cta.CtaCount):
             return op.name
+        if isinstance(op, cta.ReadScalar):
+            # Both roles read it of the same launch; nothing says that it changes in between.
+            return ("read", op.array.name, *(self.key(v) for v in op.origin))
         if not isinstance(op, Op) or op.regions or op.effects or not op.operands:
             return ("value", id(value))
         parts = [self.key(v) for v in op.operands]

@@ -154,6 +154,11 @@ class _Filler:
         held = self.held.along(value, axis)
         if held is not None and same_number(held, fill):
             return value
+        turned = value.owner
+        if isinstance(turned, tile.Transpose):
+            # Law: filling and exchanging axes commute; registers hold the tile as it was computed.
+            filled = self.asked(turned.x, 1 - place, fill, builder, visible)
+            return builder.add(tile.Transpose(filled), value.name).out
         index = self.visible(axis, visible) or index
         pad = builder.add(tile.Pad(value, index, axis=place, value=fill), value.name)
         self.first = self.first or pad
