@@ -262,6 +262,7 @@ def form_dot(f: Forming, op: tile.Dot) -> None:
         _form_wgmma(f, op, register)
     else:
         form_mma(f, op, register, lambda value, which, used: _operand(f, op, value, which, used))
+        f.over.add(op)
 
 
 def _form_wgmma(f: Forming, op: tile.Dot, register: Register) -> None:
@@ -281,9 +282,12 @@ def _form_wgmma(f: Forming, op: tile.Dot, register: Register) -> None:
     out = Flight(register.dtype, register.shape, register.layout)
     flight = f.body.add(cta.Product(a, b, type=out, acc=f.get(op.acc)), op.out.name).out
     f.body.add(cta.Commit())
+    f.flying.append(op)
     if len(used) == 2 and _is_continued(f, op):
         f.values[op.out] = flight
         return
+    f.over.update(f.flying)
+    f.flying.clear()
     settled = f.body.add(cta.Settle((flight,), pending=0), op.out.name).settled[0]
     if used or isinstance(f.get(op.acc).type, Flight):
         f.sync()
@@ -332,6 +336,7 @@ def _operand(
         used.append(key not in f.memo)
         if key not in f.memo:
             f.memo[key] = _put_operand(f, source, which, summed)
+            f.put_in[f.memo[key]] = f.body.region
         view = f.memo[key]
         split = False
     if flip:
@@ -359,7 +364,7 @@ def put_early(f: Forming, op: Op, region: Region, uses: Uses) -> None:
     made = value in f.values or isinstance(op, tile.Load)
     if isinstance(op, tile.Transpose) or not made or not feeds_only_products(value, uses):
         return
-    dots = [dot for dot in region.walk() if isinstance(dot, tile.Dot) and _takes(dot, value)]
+    dots = _dots_of(region, value)
     if any(dot in region.ops or _wgmma_refusal(f, dot) is not None for dot in dots):
         return
     places = {
@@ -371,13 +376,42 @@ def put_early(f: Forming, op: Op, region: Region, uses: Uses) -> None:
     }
     f.body.loc = op.loc
     for which, summed in sorted(places):
-        f.memo["operand", which, value, summed] = _put_operand(f, value, which, summed)
+        view = _put_operand(f, value, which, summed)
+        f.memo["operand", which, value, summed], f.put_in[view] = view, f.body.region
     f.body.add(cta.Publish())
     f.sync()
 
 
 def _takes(dot: tile.Dot, value: Value[Any]) -> bool:
     return value in (source_of(dot.a)[0], source_of(dot.b)[0])
+
+
+def _free_buffer(f: Forming, which: str, type: Shared, name: str) -> Value[Shared]:
+    """The first of an operand's buffers that holds nothing which products will read again.
+
+    What an outer region has put is read in every round; what this one has, until its products are
+    over. Regions beside one another share buffers.
+    """
+    held = set()
+    for key, view in f.memo.items():
+        if key[0] == "operand" and not (
+            f.put_in.get(view) is f.body.region
+            and all(dot in f.over for dot in _dots_of(f.kernel.body, key[2]))
+        ):
+            held.add(_behind(view))
+    buffers = (f.buffer((which, number), type, name) for number in range(len(held) + 1))
+    return next(buffer for buffer in buffers if buffer not in held)
+
+
+def _dots_of(region: Region, source: Value[Any]) -> list[tile.Dot]:
+    return [dot for dot in region.walk() if isinstance(dot, tile.Dot) and _takes(dot, source)]
+
+
+def _behind(view: Value[Any]) -> Value[Any]:
+    """The buffer that a view looks into."""
+    while isinstance(view.owner, cta.TransposeView | cta.Window):
+        view = view.owner.x
+    return view
 
 
 def _turned(f: Forming, view: Value[Shared]) -> Value[Shared]:
@@ -406,8 +440,7 @@ def _put_operand(f: Forming, source: Value[Any], which: str, summed: int) -> Val
     rows, columns = shape[::-1] if turned else shape
     layout = shared_layout((rows * f.team.groups, columns), type.dtype, 1)
     shared = Shared(type.dtype, layout.shape, layout)
-    # All products wait for their own puts and are over before the next one's: one place will do.
-    buffer = f.buffer(which, shared, source.name or which)
+    buffer = _free_buffer(f, which, shared, source.name or which)
     if f.team.groups > 1:
         buffer = f.body.add(cta.Window(buffer, f.group, rows=rows)).out
     if isinstance(load, tile.Load):

@@ -59,6 +59,11 @@ class Forming:
     """What the author pinned."""
     stored: dict[Value[Any], tuple[Value[Any], Register]] = field(default_factory=dict)
     """Tiles that lie in shared memory as values: where, and what reading one gives."""
+    put_in: dict[Value[Any], Region] = field(default_factory=dict)
+    """Where the operands in buffers were put there."""
+    flying: list[Op] = field(default_factory=list)
+    over: set[Op] = field(default_factory=set)
+    """Products that are not settled yet, and those that have read their operands."""
     full: frozenset[AxisClass] = frozenset()
     """Axes along which the tile at hand is known to have no edge."""
     without_edge: set[Value[Any]] = field(default_factory=set)
