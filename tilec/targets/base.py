@@ -55,6 +55,8 @@ class Target:
     """bf16 as a source of cvt, casts of integers to it, and tf32 rounded to nearest even (PTX ISA,
     cvt); other instructions do the work without it."""
     has_fp8_casts: bool
+    has_vector_red: bool
+    """``red`` of up to 16 bytes, and of bf16 at all (PTX ISA, red: sm_90)."""
     wgmma_n: tuple[int, ...]
     """Legal N of a wgmma into floats."""
     wgmma_n_integer: tuple[int, ...]

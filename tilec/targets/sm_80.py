@@ -30,6 +30,7 @@ SM_80 = Target(
     has_clusters=False,
     has_wide_cvt=False,
     has_fp8_casts=False,
+    has_vector_red=False,
     wgmma_n=(),
     wgmma_n_integer=(),
     mma=(*MMA_16_BIT, *MMA_TF32, *MMA_INTEGER),

@@ -29,6 +29,7 @@ SM_90 = Target(
     has_clusters=True,
     has_wide_cvt=True,
     has_fp8_casts=True,
+    has_vector_red=True,
     wgmma_n=tuple(range(8, 257, 8)),
     wgmma_n_integer=(8, 24, *range(16, 257, 16)),
     mma=(*MMA_16_BIT, *MMA_TF32, *MMA_INTEGER, *MMA_FP8),

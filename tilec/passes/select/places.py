@@ -230,7 +230,7 @@ def _scatter(sel: Selector, op: memory.Scatter) -> None:
     places = Places(sel, op.array, op.coordinates)
     elements = _elements(op, dtype, type)
     if op.update:
-        elements = min(elements, _red_elements(op.update, dtype))
+        elements = min(elements, _red_elements(sel, op.update, dtype))
     value, written = sel.get(op.value), set()
     for register in range(0, type.layout.size("reg"), elements):
         place = type.layout(reg=register)
@@ -248,11 +248,22 @@ def _scatter(sel: Selector, op: memory.Scatter) -> None:
 # --- updates -------------------------------------------------------------------------------------
 
 
-def _red_elements(update: str, dtype: DType) -> int:
+def _red_elements(sel: Selector, update: str, dtype: DType) -> int:
     """The most elements that one ``red`` updates (PTX ISA, red: vectors of f32, f16x2, bf16x2)."""
     if update != "add" or dtype.name not in ("f32", "f16", "bf16"):
         return 1
-    return 16 // dtype.bytes
+    if sel.ctx.target.has_vector_red:
+        return 16 // dtype.bytes
+    return 2 if dtype.name == "f16" else 1
+
+
+def _check_added(sel: Selector, dtype: DType) -> None:
+    """Refuse sums of bf16 in memory where no instruction makes them."""
+    if dtype.name == "bf16" and not sel.ctx.target.has_vector_red:
+        raise Refused(
+            f"{sel.ctx.target.name} has no instruction that adds bf16 in memory (sm_90 has): "
+            "use f32 or f16"
+        )
 
 
 def operation_of(update: str, dtype: DType) -> tuple[str, str]:
@@ -327,6 +338,7 @@ def red(
             )
             sel.build.add(made)
         return
+    _check_added(sel, dtype)
     operation, width = operation_of(update, dtype)
     if is_packed(dtype) and piece.type.kind == "b32":
         width += "x2"
@@ -342,7 +354,7 @@ def _update(sel: Selector, op: memory.Update) -> None:
     type = op.value.type
     dtype, value = type.dtype, sel.get(op.value)
     where = GlobalTile(sel, op, op.array, type)
-    most = min(op.vector, _red_elements(op.update, dtype))
+    most = min(op.vector, _red_elements(sel, op.update, dtype))
     if where.partial_vectors() > 1:
         most = 1
     written: set[tuple[int, ...]] = set()
@@ -413,6 +425,7 @@ def _atom(
         made = ptx.Atom(address, value, guard, operation="exch", width=f"b{dtype.bits}")
         return sel.build.add(made).out
     if not _by_integers(update, dtype):
+        _check_added(sel, dtype)
         operation, width = operation_of(update, dtype)
         made = ptx.Atom(address, value, guard, operation=operation, width=width)
         return sel.build.add(made).out
