@@ -33,6 +33,7 @@ from tests.gpu import (
     cta_elementwise,
     cta_memory,
     cta_mma,
+    cta_pieces,
     cta_products,
     cta_registers,
     cta_shared,
@@ -48,6 +49,7 @@ from tilec.targets import by_name
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "elementwise": cta_elementwise.cases,
     "registers": cta_registers.cases,
+    "pieces": cta_pieces.cases,
     "memory": cta_memory.cases,
     "shared": cta_shared.cases,
     "products": cta_products.cases,

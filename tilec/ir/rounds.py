@@ -3,8 +3,8 @@
 Counts are sums of products of loop trips, with trips known as values: constants, ``ceildiv`` of a
 bound by a step, less the rounds that were peeled. Two roles that count alike meet in every launch.
 A branch around the rounds of a loop that may be empty is passed over; where two ways differ
-otherwise, in ``flow.while``, and where a side has no loop that depends on the launch, nothing is
-claimed.
+otherwise, in ``flow.while``, where trips depend on what a loop carries, and where a side has no
+loop that depends on the launch, nothing is claimed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def round_faults(kernel: Kernel) -> Iterator[Fault]:
                     found.append((role, counted, _loop_of(role.body, uses[-1])))
         for maker, made, filling in sides[cta.Acquire]:
             for taker, taken, emptying in sides[cta.Wait]:
-                if made != taken and _loops(made) and _loops(taken):
+                if made == taken or not (_loops(made) and _loops(taken)):
+                    continue
+                if _known(made, maker) and _known(taken, taker):
                     yield Fault(
                         emptying,
                         f"role {taker.label} waits for other rounds of %{ring.out.name} than role "
@@ -47,6 +49,23 @@ def round_faults(kernel: Kernel) -> Iterator[Fault]:
 def _loops(count: Count) -> bool:
     """Whether a count depends on the launch."""
     return any(trips for trips in count)
+
+
+def _known(count: Count, role: cta.Role) -> bool:
+    """Whether no trip depends on what a loop of the role carries: the other role has its own."""
+    inside = {
+        id(value)
+        for op in role.body.walk()
+        for value in (*op.results, *(a for region in op.regions for a in region.args))
+    }
+    todo: list[Any] = list(count)
+    while todo:
+        part = todo.pop()
+        if isinstance(part, tuple):
+            if len(part) == 2 and part[0] == "value" and part[1] in inside:
+                return False
+            todo.extend(part)
+    return True
 
 
 def _ring(op: Any) -> Any:
