@@ -1,8 +1,8 @@
 """What is wrong with a run: one record a fault, with both sides of it and what is missing.
 
-A finding names its class (a row of ``CLASSES``; ``docs/emulator.md`` lists them), the PTX line, the line of the program
-it came from, the other party where there is one, and in words what would have made it right. The
-same fault at the same lines is recorded once and counted.
+A finding names its class (a row of ``CLASSES``; ``docs/emulator.md`` lists them), the PTX line, the
+line of the program it came from, the other party where there is one, and in words what would have
+made it right. The same fault at the same lines is recorded once and counted.
 
 Advice, such as bank conflicts, is kept apart: it is no fault and fails nothing.
 """
