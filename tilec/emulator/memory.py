@@ -85,6 +85,8 @@ def scatter(data: Bytes, offsets: Lanes, rows: Bytes) -> None:
 def _words(data: Bytes, offsets: Lanes, width: int) -> tuple[Any, Lanes, Any] | None:
     """The data as words of the access, where everything is aligned; 16 bytes are two words."""
     size = min(width, 8)
+    if width & (width - 1):
+        return None
     if not len(offsets) or (int(np.bitwise_or.reduce(offsets)) % size):
         return None
     if data.ctypes.data % size:

@@ -211,7 +211,7 @@ class Bind:
             wide = np.array(operand.value, f"u{operand.float_bits // 8}").view(
                 f"f{operand.float_bits // 8}"
             )
-            return wide.astype(kind)[()] if kind.kind == "f" else wide.view("u8")[()].astype(kind)
+            return np.asarray(wide if kind.kind == "f" else operand.value).astype(kind)[()]
         if kind.kind == "f":
             return np.asarray(operand.value, kind)[()]
         if kind.kind == "b":
