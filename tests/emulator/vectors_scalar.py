@@ -1,4 +1,4 @@
-"""Vectors of arithmetic, comparisons and conversions: all pairs of sixteen edge values of a type."""
+"""Vectors of arithmetic, comparisons and conversions: pairs of sixteen edge values of a type."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     python -m tests.gpu.record_vectors --out recorded.json [--compare]
 
-The file goes to ``tests/emulator/recorded.json``; with ``--compare`` what differs from the emulator is
-printed as well. Each part of the list runs in a supervised child, which a hang would end.
+The file goes to ``tests/emulator/recorded.json``; with ``--compare`` what differs from the emulator
+is printed as well. Each part of the list runs in a supervised child, which a hang would end.
 """
 
 from __future__ import annotations
