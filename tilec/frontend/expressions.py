@@ -312,6 +312,9 @@ class Expressions:
                 "+": operand.value,
                 "not": not operand.value,
             }
+            if isinstance(operand.value, int):
+                is_bool = isinstance(operand.value, bool)
+                folded["~"] = not operand.value if is_bool else ~operand.value
             if node.op in folded:
                 return weak_const(folded[node.op], node.span)
         if node.op == "+":

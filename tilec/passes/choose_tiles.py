@@ -395,7 +395,7 @@ class Chooser:
         several = 1
         while several * 2 * held <= ELEMENTS_PER_THREAD and several < MULTIPLE:
             several *= 2
-        self.others([whole], teams * several)
+        self.others(self.resident(), teams * several)
         self.ctx.remark(
             at,
             f"rows of up to {size} stay in registers: {warps} warps a row, {held} elements a "
@@ -488,7 +488,10 @@ class Chooser:
 
     def offered(self) -> None:
         """Of the sizes that the author offers for a loop, take the first unless one is pinned."""
+        there = self.symbols()
         for name, sizes in self.kernel.attributes.get("choices", ()):
+            if f"${name}" not in there:  # the loop was dropped: nothing uses what it computes
+                continue
             size = self.sizes.setdefault(f"${name}", sizes[0])
             listed = ", ".join(map(str, sizes))
             self.ctx.remark(

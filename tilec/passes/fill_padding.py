@@ -243,8 +243,9 @@ def _fill(filler: _Filler, region: Any, seen: set[Value[Any]]) -> None:
                 fill = -0.0  # what changes no float: 0 + -0 is 0
             op.x = filler.asked(op.x, op.axis, fill, builder, seen)
         elif isinstance(op, tile.Dot):
-            op.a = filler.asked(op.a, 1, 0.0, builder, seen)
-            op.b = filler.asked(op.b, 0, 0.0, builder, seen)
+            left, right = (0 if v.type.dtype.is_integer else 0.0 for v in (op.a, op.b))
+            op.a = filler.asked(op.a, 1, left, builder, seen)
+            op.b = filler.asked(op.b, 0, right, builder, seen)
         elif isinstance(op, PlaceOp):
             _place_outside(filler, op, builder, seen)
         builder.add(op)

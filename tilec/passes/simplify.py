@@ -25,14 +25,18 @@ lives in registers).
 
 from __future__ import annotations
 
+from collections.abc import Set
+from dataclasses import replace
 from typing import Any
 
 from tilec.ir import rewrite
 from tilec.ir.core import Builder, Kernel, Op, Region, Value
 from tilec.ir.declare import Effects
+from tilec.ir.facts import Schedule
 from tilec.ir.levels import author, flow, math, tile
 from tilec.ir.types import Index, Scalar, Tile
 from tilec.passes.base import Context, tile_pass
+from tilec.passes.check_schedule import index_sizes
 from tilec.passes.constants import constant_value, folded
 from tilec.passes.move_slices import move_slices
 from tilec.passes.move_transposes import move_transposes
@@ -185,8 +189,21 @@ def tidy(region: Region) -> None:
 @tile_pass("simplify", level="tile")
 def simplify(kernel: Kernel, ctx: Context) -> None:
     """Nothing is computed twice, in vain, or again in every round of a loop."""
+    before = index_sizes(kernel)
     tidy(kernel.body)
     if move_slices(kernel.body) | move_transposes(kernel.body):
         tidy(kernel.body)
     if hoist(kernel.body) | merge_loads(kernel.body):
         tidy(kernel.body)
+    kept = without_dropped_loops(ctx, before.keys() - index_sizes(kernel).keys())
+    if kept != ctx.schedule:
+        kernel.schedule = kept.as_attributes()
+
+
+def without_dropped_loops(ctx: Context, gone: Set[str]) -> Schedule:
+    """The schedule but for pins of loops that were dropped, because nothing uses what they give."""
+    for name, size in ctx.schedule.tiles:
+        if name in gone:
+            text = f"tiles.{name} = {size} has no effect: nothing uses what the loop computes"
+            ctx.remark(None, text)
+    return replace(ctx.schedule, tiles=tuple(p for p in ctx.schedule.tiles if p[0] not in gone))

@@ -31,6 +31,7 @@ from tilec.passes.base import Context, tile_pass
 from tilec.passes.check_schedule import index_sizes, refuse_unknown_loops
 from tilec.passes.lift_requirements import launch_expression
 from tilec.passes.refusal import refused
+from tilec.passes.simplify import without_dropped_loops
 
 _OF_PRODUCTS = ("stages", "warpgroups", "group", "persistent", "registers")
 """Choices that the kernels with products take for themselves."""
@@ -52,7 +53,9 @@ def split_launches(kernel: Kernel, ctx: Context) -> list[Kernel]:
             part.name = f"{kernel.name}_{number}"
             part.attributes["launch"] = (kernel.name, number, len(loops))
         made.append(part)
-    for part, choices in zip(made, handed_out(made, ctx.schedule), strict=True):
+    there = {name for part in made for name in index_sizes(part)}
+    schedule = without_dropped_loops(ctx, index_sizes(kernel).keys() - there)
+    for part, choices in zip(made, handed_out(made, schedule), strict=True):
         part.schedule = choices.as_attributes()
         _check_order(part)
     what = f"{len(loops)} launches in order" if len(loops) > 1 else "one launch"
