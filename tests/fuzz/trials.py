@@ -2,8 +2,8 @@
 
 Idea: the interpreter at its first tile sizes says what the program means. Its other tile sizes, the
 other end of each ``anchor``, and the program after each pass of level ``tile`` must agree: bit for
-bit where the generator knows a result to be exact, else within its bound. Then the same module becomes
-PTX, or is refused at a line for a reason that the page of the language lists.
+bit where the generator knows a result to be exact, else within its bound. Then the same module
+becomes PTX, or is refused at a line for a reason that the page of the language lists.
 
 Never: decides that a disagreement does not matter.
 """
