@@ -40,6 +40,7 @@ def on_device(vector: Vector) -> np.ndarray:
     from tilec.backend_ptx.arguments import pack as arguments
     from tilec.backend_ptx.tensormap import encode
 
+    module.activate()
     launch, out = vector.launch()
     buffers = {name: module.DeviceBuffer.of(data) for name, data in launch.buffers.items()}
     values: list[tuple[str, Any]] = []
