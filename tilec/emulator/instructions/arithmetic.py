@@ -8,6 +8,7 @@ their like) is computed as well as NumPy can: within the documented bound by con
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -173,16 +174,25 @@ def _exact_fma(a: Any, b: Any, c: Any) -> Any:
 
 def _double_fma(a: Any, b: Any, c: Any) -> Any:
     """One rounding in float64, through long double where that is wider, else by Fraction."""
-    from fractions import Fraction
-
     a, b, c = np.broadcast_arrays(np.asarray(a), np.asarray(b), np.asarray(c))
     plain = a * b + c
     flat = plain.copy().reshape(-1)
     for n, (x, y, z) in enumerate(zip(a.flat, b.flat, c.flat, strict=True)):
-        if np.isfinite(flat[n]):
+        if np.isfinite([x, y]).all():
+            if not np.isfinite(z):
+                flat[n] = z
+                continue
             exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
-            flat[n] = float(exact) if exact else flat[n]
+            flat[n] = _nearest(exact) if exact else flat[n]
     return flat.reshape(plain.shape)
+
+
+def _nearest(exact: Fraction) -> float:
+    """The nearest float64, infinity beyond the largest."""
+    try:
+        return float(exact)
+    except OverflowError:
+        return np.inf if exact > 0 else -np.inf
 
 
 def _add_or_sub(function: Function) -> Callable[[Bind], Step]:
@@ -343,6 +353,8 @@ _COMBINED: dict[str, Function] = {"and": np.logical_and, "or": np.logical_or, "x
 
 def _compared(bind: Bind) -> Function:
     name = bind.at.parts[1]
+    if name == "ne":  # of numbers only; NumPy's holds for NaN
+        return lambda a, b: (a < b) | (a > b)
     if name in _RELATIONS:
         return _RELATIONS[name]
     if name == "num":

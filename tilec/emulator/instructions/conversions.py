@@ -103,7 +103,7 @@ def _pair(bind: Bind, base: str) -> Step:
 
 
 def _positive(x: Any, relu: bool) -> Any:
-    return np.where(x > 0, x, 0).astype(x.dtype) if relu else x
+    return np.where(x > 0, x, np.where(np.isnan(x), x, 0)).astype(x.dtype) if relu else x
 
 
 def _narrow(x: Any, base: str) -> Any:
@@ -228,7 +228,7 @@ def _converted(x: Any, to: str, of: str, rounding: Any, saturates: bool) -> Any:
         return found.view(VIEWS[to][1]) if to == "f16" else found
     if to[0] == "f":
         value = rounding(x) if rounding is not None else x
-        value = np.clip(value, 0, 1) if saturates else value
+        value = np.clip(np.where(np.isnan(value), 0, value), 0, 1) if saturates else value
         with np.errstate(over="ignore"):
             return value.astype(kind)
     limits = np.iinfo(kind)
@@ -237,8 +237,12 @@ def _converted(x: Any, to: str, of: str, rounding: Any, saturates: bool) -> Any:
             return np.clip(x.astype(object), limits.min, limits.max).astype(kind)
         return x.astype(kind)
     whole = (rounding or np.trunc)(x)
-    # PTX ISA 9.7.9.21: floats out of range clamp; NaN becomes 0, or the top bit for 64-bit.
+    # Out of range clamps; NaN gives 0 or, from f64 or to 64 bits, the top bit (measured on H200).
     inside = np.where(np.isnan(whole), 0.0, whole)
     low, high = inside <= limits.min, inside >= float(limits.max)
     middle = np.where(low | high, 0.0, inside).astype(kind)
-    return np.where(low, limits.min, np.where(high, limits.max, middle)).astype(kind)
+    found = np.where(low, limits.min, np.where(high, limits.max, middle)).astype(kind)
+    if of == "f64" or limits.bits == 64:
+        top = np.array(1 << (limits.bits - 1), f"u{limits.bits // 8}").view(kind)
+        found = np.where(np.isnan(whole), top, found)
+    return found
