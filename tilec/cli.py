@@ -91,17 +91,16 @@ def _expected() -> tuple[type[Exception], ...]:
     from tilec.interp.memory import InterpretError
     from tilec.layout.linear import LayoutError
     from tilec.runtime.arrays import ArrayError
-    from tilec.runtime.specialise import LaunchError
     from tilec.runtime.supervise import SupervisedError
 
     return (
         AssemblyError, ToolMissing, CudaError, InterpretError, LayoutError, ArrayError,
-        LaunchError, SupervisedError, UnicodeDecodeError,
+        SupervisedError, UnicodeDecodeError,
     )  # fmt: skip
 
 
 def _code_of(error: Exception) -> str:
-    """``LaunchError`` is reported as ``launch``."""
+    """``CudaError`` is reported as ``cuda``."""
     words = type(error).__name__.removesuffix("Error")
     return "".join(f"-{c.lower()}" if c.isupper() else c for c in words).lstrip("-")
 

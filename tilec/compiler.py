@@ -398,11 +398,13 @@ def _refusal(refusal: Refused, module: Module, running: str) -> Diagnostic:
     labels = at_line(module, int(found[1]), "asked for here") if found else []
     message = text[found.end() :] if found and labels else text
     notes = [f"the pass {running} declined"]
+    if isinstance(refusal, InnerRefusal) and labels:
+        message, notes = refusal.reason, [f"the pass {running} declined, at {refusal.path[-1]}"]
     if isinstance(refusal, InnerRefusal) and len(refusal.path) > 1:
         notes.append(f"within {', '.join(reversed(refusal.path[:-1]))}")
     if isinstance(refusal, NotInThisVersion):
-        return Diagnostic("not-in-this-version", message, labels, notes=notes)
-    return Diagnostic("refused", message, labels, notes=notes)
+        return Diagnostic("not-in-this-version", message, labels, notes, refusal.help)
+    return Diagnostic("refused", message, labels, notes, refusal.help)
 
 
 def _lines_in(text: SourceFile, module: Module) -> dict[int, int]:

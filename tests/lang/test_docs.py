@@ -110,6 +110,19 @@ def codes_in_use(folder: Path) -> Iterator[str]:
                 name = getattr(function, "attr", getattr(function, "id", ""))
                 if name in makers and isinstance(node.args[0].value, str):
                     yield node.args[0].value
+            yield from _said_by_name(node)
+
+
+def _said_by_name(node: ast.AST) -> Iterator[str]:
+    """``code="..."`` in a call, or as a default."""
+    keywords = node.keywords if isinstance(node, ast.Call) else []
+    pairs = [(k.arg, k.value) for k in keywords]
+    if isinstance(node, ast.FunctionDef):
+        defaults = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+        pairs += [(a.arg, d) for a, d in defaults if d is not None]
+    for name, value in pairs:
+        if name == "code" and isinstance(value, ast.Constant) and isinstance(value.value, str):
+            yield value.value
 
 
 def test_every_code_has_a_section_and_every_section_a_code() -> None:

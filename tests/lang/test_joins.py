@@ -70,7 +70,7 @@ def test_loops_with_join_mean_what_they_mean_in_order(n: int) -> None:
 
 
 def test_initial_values_that_change_something_are_found() -> None:
-    with pytest.raises(tilec.LaunchError, match=r"line \d+: `join` of s: two parts .* must change"):
+    with pytest.raises(tilec.LaunchError, match=r"`join` of s: two parts .* must change"):
         tilec.compile(MERGED).total(rows(), 100.0)
 
 

@@ -89,6 +89,7 @@ class Assignments(Expressions):
                 "wrong-count",
                 f"{len(wrong.items)} names for {count} values",
                 [(wrong.span, f"{len(wrong.items)} here"), (given.span, f"{count}")],
+                help="name each value once; `_` takes one that is not used",
             )
         return list(zip(target.items, values, strict=True))
 

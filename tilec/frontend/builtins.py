@@ -143,6 +143,9 @@ class Call:
                 "wrong-rank",
                 f"there is no axis {axis} to combine along",
                 [(self.arguments[0].span, f"this is {x.type}")],
+                help=f"its axes are 0 to {len(axes) - 1}, and -1 is the last"
+                if axes
+                else "a single value has no axis",
             )
         self.check.need(x, "bool" if kind in ("and", "or") else "number", f"`{self.name}`")
         if kind in ("add", "mul") and dtype_of(x) in _NARROW:

@@ -203,7 +203,9 @@ class Expressions:
             "unknown-name",
             f"`{name.id}` is not known here",
             [(name.span, "used here")],
-            help=did_you_mean(name.id, [*self.scope.known(), *BUILTINS]),
+            help=did_you_mean(name.id, [*self.scope.known(), *BUILTINS])
+            or "give it a value above, or name it in the kernel's head: as a parameter, or as a "
+            "dimension of one",
         )
 
     # Entry points ---------------------------------------------------------------------------
@@ -382,7 +384,11 @@ class Expressions:
             self.report.fail(
                 "no-such-number",
                 f"`{op}` has no result for {shown(left.value)} and {shown(right.value)}",
-                [(span, str(error))],
+                [(span, "computed here, while compiling")],
+                notes=["it would be a division by zero"]
+                if isinstance(error, ZeroDivisionError)
+                else ["it is larger than any element type holds"],
+                help="write the number that is meant",
             )
         return weak_const(value, span)
 
@@ -451,12 +457,17 @@ class Expressions:
         }[kind]
         if not fits:
             noun = {"bits": "integers or bools", "bool": "a condition"}.get(kind, f"{kind}s")
-            helps = {"float": f"write `cast[f32]({operand.span.text})` first"}
+            text = operand.span.text
+            helps = {"bool": f"compare it, as in `{text} != 0`"}
+            if dtype.is_integer:
+                helps["float"] = f"write `cast[f32]({text})` first"
+            if dtype.is_float:
+                helps["integer"] = f"write `cast[s32]({text})` first"
             self.report.fail(
                 "wrong-element-type",
                 f"{what} needs {noun}",
                 [(operand.span, f"this is {dtype}")],
-                help=helps.get(kind, "") if dtype.is_integer else "",
+                help=helps.get(kind, ""),
             )
         if dtype.name in _STORAGE_ONLY:
             self.report.not_yet(
@@ -570,8 +581,18 @@ class Expressions:
             "unknown-attribute",
             f"nothing is called `.{node.name}`",
             [(node.span, "asked for here")],
-            help="`.T` transposes a tile",
+            help=self._as_function(node),
         )
+
+    def _as_function(self, node: ast.Attribute) -> str:
+        """What to write for a method or a module's function of other languages."""
+        from tilec.frontend.builtins import BUILTINS
+
+        if node.name not in BUILTINS:
+            return "`.T` transposes a tile; everything else is a function of values"
+        known = isinstance(node.base, ast.Name) and self.scope.find(node.base.id) is None
+        first = "..." if known else f"{node.base.span.text}, ..."
+        return f"it is a function: `{node.name}({first})`"
 
     def _subscript(self, node: ast.Subscript) -> Expr:
         from tilec.frontend.places import gathered

@@ -82,7 +82,9 @@ class _Reader:
         token = self.tokens[0]
         if marks and token.text not in marks:
             wanted = " or ".join(f"`{m}`" for m in marks)
-            self.refuse(f"{wanted} is missing before `{token.text or 'the end'}`", token)
+            before = f"`{token.text}`" if token.text else "the end"
+            help = "end each instruction with `;`" if ";" in marks else ""
+            self.refuse(f"{wanted} is missing before {before}", token, help)
         return self.tokens.pop(0)
 
     def _statement(self) -> None:
@@ -101,6 +103,10 @@ class _Reader:
         opcode = self._take()
         if opcode.kind != "word":
             self.refuse(f"an instruction is missing before `{opcode.text or 'the end'}`", opcode)
+        try:
+            inline.signature(opcode.text)
+        except inline.BadStep as fault:
+            self.refuse(str(fault), opcode, _nearest(fault))
         given = [self._operand()]
         while self._take(",", ";").text == ",":
             given.append(self._operand())
@@ -147,12 +153,17 @@ class _Reader:
             number = int(token.text.strip("{} \t"))
             if number >= self.results + self.operands:
                 said = f"{self.results} results and {self.operands} operands"
-                self.refuse(f"there is no `{token.text}`: there are {said}", token)
+                help = f"pass what {token.text} stands for behind the text"
+                self.refuse(f"there is no `{token.text}`: there are {said}", token, help)
             return number
         if token.kind == "word" and token.text in self.locals:
             return self.locals[token.text]
         if token.kind == "word":
             help = did_you_mean(token.text, self.locals) or f"declare it: `.reg .b32 {token.text};`"
+            if token.text.startswith("%"):
+                help = (
+                    "who computes an element is the compiler's choice: pass an index as an operand"
+                )
             self.refuse(f"`{token.text}` is no register here", token, help)
         self.refuse(f"a register is missing before `{token.text or 'the end'}`", token)
 
@@ -223,6 +234,8 @@ def steps(call: Call) -> list[Expr]:
 def _nearest(fault: inline.BadStep) -> str:
     import difflib
 
+    if fault.help:
+        return fault.help
     close = difflib.get_close_matches(fault.word, fault.known, n=4, cutoff=0.5)
     if close:
         return f"the nearest that are known: {', '.join(close)}"

@@ -111,7 +111,17 @@ def fit_literal(report: Report, expr: Expr, dtype: DType) -> Const:
         f"{shown(value)} cannot be {dtype}",
         [(expr.span, f"it meets {dtype} values")],
         notes=[reason],
+        help=_fitting(dtype, value),
     )
+
+
+def _fitting(dtype: DType, value: object) -> str:
+    """What to write where a literal does not fit."""
+    if dtype.is_integer and isinstance(value, int) and not isinstance(value, bool):
+        low = -(1 << (dtype.bits - 1)) if dtype.kind == "signed" else 0
+        high = low + (1 << dtype.bits) - 1
+        return f"the nearest is {min(max(value, low), high)}; or convert the other side with `cast`"
+    return "convert the other side, as in `cast[f32](x)`"
 
 
 def cast_to(report: Report, expr: Expr, dtype: DType) -> Expr:
@@ -202,7 +212,7 @@ def exactly(
             "axes-do-not-meet",
             f"{what} has axes [{_list(axes)}], the value has [{_list(own)}]",
             [(expr.span, f"axes [{_list(own)}]"), (wanted, f"axes [{_list(axes)}]")],
-            help=_insertion_help(expr, own, axes),
+            help=_insertion_help(expr, own, axes) or _transposed(expr, own, axes),
         )
     return spread(expr, axes)
 
@@ -228,8 +238,17 @@ def _axes_differ(report: Report, left: Expr, a: Axis, right: Expr, b: Axis) -> N
         f"axes `{a}` and `{b}` do not meet",
         labels,
         notes,
-        _insertion_help(short, axes_of(short), axes_of(long)),
+        _insertion_help(short, axes_of(short), axes_of(long)) or _same_part(a, b),
     )
+
+
+def _same_part(a: Axis, b: Axis) -> str:
+    """How two axes that differ could be one."""
+    if isinstance(a.extent, int) and isinstance(b.extent, int):
+        return f"take parts of one extent, as in `x[:, :{min(a.extent, b.extent)}]`"
+    if a.extent == b.extent:
+        return "select both with one index, or both with `:`"
+    return "loop over one dimension for both, or sum one of the axes away"
 
 
 def _insertion_help(expr: Expr, own: Sequence[Axis], wanted: Sequence[Axis]) -> str:
@@ -239,6 +258,15 @@ def _insertion_help(expr: Expr, own: Sequence[Axis], wanted: Sequence[Axis]) -> 
     if own[0] == wanted[0]:
         return f"stand it upright: `{_operand_text(expr)}[:, None]`"
     return ""
+
+
+def _transposed(expr: Expr, own: Sequence[Axis], wanted: Sequence[Axis]) -> str:
+    if len(own) != 2 or list(own) != list(reversed(wanted)):
+        return "give the value the axes of the place, or store it elsewhere"
+    text = expr.span.text
+    if text.endswith(".T"):
+        return f"leave `.T` away: `{text.removesuffix('.T')}`"
+    return f"transpose it: `{_operand_text(expr)}.T`"
 
 
 def _operand_text(expr: Expr) -> str:

@@ -86,6 +86,20 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "kernel k():\n    tune x = 1\n",
         "kernel k():\n    tune 1\n",
     ),
+    "conditions of tiles combine with `&` and `|`, single ones with `and` and `or`": (
+        "kernel k():\n    x = a && b\n",
+        "kernel k():\n    x = a || b\n",
+        "kernel k():\n    x = f(a && b)\n",
+    ),
+    "count with `x += 1`": ("kernel k():\n    x++\n", "kernel k():\n    x--\n"),
+    "a value is missing between two operators": (
+        "kernel k():\n    x = a + * b\n",
+        "kernel k():\n    x = a * / b\n",
+    ),
+    "a word of the language is no name: choose another": (
+        "kernel k():\n    while = 1\n",
+        "kernel k():\n    if = 1\n",
+    ),
     "a schedule is written `schedule stages=3, warpgroups=2`": (
         "kernel k():\n    schedule(stages=1)\n",
         "kernel k():\n    schedule stages 1\n",
@@ -211,7 +225,8 @@ _INVISIBLE = frozenset({"_NL", "_INDENT", "_DEDENT", "$END"})
 
 
 def _explain_character(source: SourceFile, char: str, start: int) -> Diagnostic:
-    meant = {"!": "write `not x`, or `!=`", ";": "write one statement a line", "'": 'use `"`'}
+    meant = {"!": "write `not x`, or `!=`", ";": "write one statement a line", "'": 'use `"`',
+             '"': 'close the string with `"` on its line'}  # fmt: skip
     return Diagnostic(
         "syntax",
         f"found `{char}` where it cannot stand",

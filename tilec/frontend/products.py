@@ -29,6 +29,14 @@ def product(check: Expressions, left: Expr, right: Expr, span: Span, precision: 
                 "product-needs-matrices",
                 "`@` multiplies two tiles with two axes each",
                 [(side.span, f"this is {side.type}")],
+                help="insert an axis of 1: "
+                + (
+                    f"`{side.span.text}[None, :]`"
+                    if side is left
+                    else f"`{side.span.text}[:, None]`"
+                )
+                if len(axes_of(side)) == 1
+                else "`*` multiplies elementwise",
             )
     result = _result(check, left, right)
     if result.is_float:

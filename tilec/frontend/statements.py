@@ -400,6 +400,7 @@ class Checker(Assignments):
                 f"these parameters break `{node.condition.span.text}`",
                 [(node.span, "required here")],
                 notes=[f"`{k}` is {v}" for k, v in self.checked.bindings.items()],
+                help="pass other values with `-D`, or with `.using(...)` from Python",
             )
 
     # Choices --------------------------------------------------------------------------------

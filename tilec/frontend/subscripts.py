@@ -112,8 +112,15 @@ def _bounds(check: Expressions, item: ast.Slice, extent: Extent, declared: Span)
             f"`{item.span.text}` is no part of 0:{extent}",
             [(item.span, f"from {start} up to {stop}"), (declared, f"the extent is {extent}")],
             notes=["negative bounds do not count from the end, and a part has an element"],
+            help=_part_inside(start, stop, extent),
         )
     return start, stop
+
+
+def _part_inside(start: int, stop: int, extent: Extent) -> str:
+    if isinstance(extent, int) and max(start, 0) < min(stop, extent):
+        return f"what is inside is `{max(start, 0)}:{min(stop, extent)}`"
+    return "write the first index, and the one behind the last"
 
 
 def _one_subscript(check: Expressions, array: Variable, axis: int, item: ast.Expression) -> Expr:
@@ -148,8 +155,17 @@ def _not_in_range(
         f"this subscript of `{array.name}` may be out of range",
         [(found.span, why), (array.span, f"the axis has extent {extent}")],
         notes=["a subscript is in range when it comes from a loop over that very extent"],
-        help=f"`{array.name}.at(..., fill=0)` reads outside as 0",
+        help=_stated(found, extent) + f"`{array.name}.at(..., fill=0)` reads outside as 0",
     )
+
+
+def _stated(found: Expr, extent: Extent) -> str:
+    """What else there is than reading outside."""
+    if isinstance(found, Const) and isinstance(extent, int):
+        return f"the last index is {extent - 1}; "
+    if isinstance(extent, int):
+        return ""
+    return "say with `require` what makes it so, above `parallel`; or "
 
 
 def _other_extent(

@@ -126,7 +126,7 @@ class Machine:
         except InterpretError as error:
             if error.line:
                 raise
-            raise InterpretError(error.message, line_of(op)) from None
+            raise InterpretError(error.message, line_of(op), error.help) from None
         results = op.results
         if len(results) == 1 and not isinstance(made, list):
             self.values[results[0]] = made

@@ -25,10 +25,11 @@ _NOBODY, _MANY = 0, -1
 class InterpretError(Exception):
     """The program, or the call, does something that has no meaning; ``line`` is its source line."""
 
-    def __init__(self, message: str, line: int = 0) -> None:
+    def __init__(self, message: str, line: int = 0, help: str = "") -> None:
         super().__init__(f"line {line}: {message}" if line else message)
         self.message = message
         self.line = line
+        self.help = help
 
 
 def unwritten(dtype: DType, shape: tuple[int, ...], wide: bool) -> Data:
@@ -103,5 +104,7 @@ class Memory:
         if np.any(others):
             raise InterpretError(
                 f"race: an element of {self.name} is {what} by another iteration of the "
-                "parallel loop"
+                "parallel loop",
+                help="let each iteration have elements of its own, or update memory with `+=` or "
+                "an `atomic_...` function",
             )

@@ -146,7 +146,10 @@ def _scatter(machine: Machine, op: tile.Scatter) -> None:
         return
     places = np.stack(where, axis=-1) if where else np.zeros((0, 0))
     if len(np.unique(places, axis=0)) < len(places):
-        raise InterpretError(f"race: two elements are written to one place of {memory.name}")
+        raise InterpretError(
+            f"race: two elements are written to one place of {memory.name}",
+            help="write each place once, or add to it: `y.at(..., drop) += x`",
+        )
     memory.write(where, np.asarray(machine.data(op.value))[part][inside], machine.iteration)
 
 

@@ -83,4 +83,8 @@ def region(*, default: Any = None) -> Any:
 
 
 class Refused(Exception):
-    """An op, pass or candidate declines, with a reason that a person can act on."""
+    """An op, pass or candidate declines, with a reason, and what to type if that is known."""
+
+    def __init__(self, reason: str, help: str = "") -> None:
+        super().__init__(reason)
+        self.help = help

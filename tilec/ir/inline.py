@@ -99,11 +99,13 @@ def local_class(name: str) -> Class:
 
 
 class BadStep(Exception):
-    """An instruction that cannot be verified: why, and the word that is wrong if one is."""
+    """An instruction that cannot be verified: why, the wrong word if one is, what to write."""
 
-    def __init__(self, reason: str, word: str = "", known: Iterable[str] = ()) -> None:
+    def __init__(
+        self, reason: str, word: str = "", known: Iterable[str] = (), help: str = ""
+    ) -> None:
         super().__init__(reason)
-        self.word, self.known = word, tuple(known)
+        self.word, self.known, self.help = word, tuple(known), help
 
 
 def signature(opcode: str) -> tuple[Class, tuple[Class, ...]]:
@@ -122,7 +124,9 @@ def signature(opcode: str) -> tuple[Class, tuple[Class, ...]]:
         types = types or ["b32"]
     elif len(types) != (2 if "D" in written else 1):
         wanted = "two types" if "D" in written else "one type"
-        raise BadStep(f"`{name}` names {wanted}, as `.f32` is one", opcode)
+        raise BadStep(
+            f"`{name}` names {wanted}, as `.f32` is one", opcode, help=f"as in `{name}.f32`"
+        )
     if "wide" in parts:
         written, read = "W", read[:-1] + "W" if name == "mad" else read
     first, last = _CLASSES[types[0]], _CLASSES[types[-1]]
@@ -142,7 +146,12 @@ def check_step(step: Step, classes: Sequence[Class], results: int, operands: int
     if len(written) > 1 or any(isinstance(r, tuple) and len(r) > 1 for r in read):
         _check_packing(step, classes, out)
     elif len(read) != len(inputs):
-        raise BadStep(f"`{opcode}` reads {len(inputs)} values, {len(read)} are given", opcode)
+        reads = ", ".join(str(want) for want in inputs)
+        raise BadStep(
+            f"`{opcode}` reads {len(inputs)} values, {len(read)} are given",
+            opcode,
+            help=f"after its result it reads {reads}",
+        )
     else:
         for want, given in zip((out, *inputs), (*written, *read), strict=True):
             _check_one(opcode, want, given, classes)
@@ -166,7 +175,11 @@ def _check_one(opcode: str, want: Class, given: Any, classes: Sequence[Class]) -
         if not fits:
             raise BadStep(f"{value} does not fit {want.bits} bits", opcode)
     elif not want.takes(classes[given]):
-        raise BadStep(f"`{opcode}` wants {want} and gets {classes[given]}", opcode)
+        raise BadStep(
+            f"`{opcode}` wants {want} and gets {classes[given]}",
+            opcode,
+            help="name the type that the register has, `cast` the operand, or move its bits",
+        )
 
 
 def _check_packing(step: Step, classes: Sequence[Class], out: Class) -> None:
@@ -212,7 +225,16 @@ def program_faults(
             return
         unset = [r for r in registers_read(step) if r not in known]
         if unset:
-            yield number, BadStep(f"`{step[0]}` reads a register that nothing has written", step[0])
+            yield (
+                number,
+                BadStep(
+                    f"`{step[0]}` reads a register that nothing has written",
+                    step[0],
+                    help="write it first, as with `mov.f32 t, 0.0;`",
+                ),
+            )
         known.update(step[2])
     if missing := [r for r in range(results) if r not in known]:
-        yield len(program) - 1, BadStep(f"the result {{{missing[0]}}} is never written")
+        name = f"{{{missing[0]}}}"
+        help = f"make {name} the first register of an instruction"
+        yield len(program) - 1, BadStep(f"the result {name} is never written", help=help)

@@ -25,7 +25,7 @@ from tilec.ir.levels import math, tile
 from tilec.ir.types import Extent, Index, Tile, is_symbol
 from tilec.passes.axes import Axes, AxisClass, combined_axis
 from tilec.passes.base import Context, tile_pass
-from tilec.passes.check_schedule import BadChoices, check_schedule, impossible, shown_value
+from tilec.passes.check_schedule import MOST, BadChoices, check_schedule, impossible, shown_value
 from tilec.passes.costs import Shape, launch_cycles
 from tilec.passes.fit_tiles import columns_taken, known_multiple, rows_taken
 from tilec.passes.form_products import feeds_only_products, source_of
@@ -236,6 +236,8 @@ class Chooser:
             main,
             f"no tile with {listed} fits {self.ctx.target.shared_per_cta} bytes of shared memory, "
             "and its accumulators the registers",
+            "pin smaller tiles or fewer stages; take a known axis that is too long for one tile in "
+            "parts, by a loop",
         )
 
     def settle(self, axis: AxisClass, size: int) -> None:
@@ -387,6 +389,8 @@ class Chooser:
                 at,
                 f"a row of {bound} elements does not fit the registers of {most * WARP} threads "
                 f"({RESIDENT_ELEMENTS} each, {RESIDENT_ELEMENTS * WARP * most} in all)",
+                "take it in tiles: `for j in tiles(N):`, carrying what is combined; or promise a "
+                "shorter one with `--shape`",
             )
         self.settle(whole, size)
         total = max(WARPGROUP_WARPS, warps)
@@ -439,7 +443,7 @@ class Chooser:
         bound = self.bound(along)
         width = MULTIPLE
         across = self.beside(along) if len(axes) == 1 else MULTIPLE
-        while width * 2 * across <= most and (bound is None or width < bound):
+        while width * 2 * across <= most and width < MOST and (bound is None or width < bound):
             width *= 2
         self.settle(along, width)
         left = max(1, most // width)

@@ -15,18 +15,20 @@ def place_of(op: Op | None) -> str:
     return f"line {op.loc.line}: " if op is not None and op.loc is not None else ""
 
 
-def refused(op: Op | None, reason: str) -> Refused:
+def refused(op: Op | None, reason: str, help: str = "") -> Refused:
     """Return the refusal of what ``op`` asks for; the caller raises it."""
-    return Refused(f"{place_of(op)}{reason}")
+    return Refused(f"{place_of(op)}{reason}", help)
 
 
 class InnerRefusal(Refused):
     """A refusal deep inside nested ops: the reason at the innermost source line, and the way in."""
 
-    def __init__(self, reason: str, line: int | None, path: tuple[str, ...]) -> None:
+    def __init__(
+        self, reason: str, line: int | None, path: tuple[str, ...], help: str = ""
+    ) -> None:
         self.reason, self.line, self.path = reason, line, path
         place = f"line {line}: " if line is not None else ""
-        super().__init__(f"{place}{path[-1]}: {reason}")
+        super().__init__(f"{place}{path[-1]}: {reason}", help)
 
 
 def within(op: Op, refusal: Refused) -> InnerRefusal:
@@ -35,5 +37,5 @@ def within(op: Op, refusal: Refused) -> InnerRefusal:
     shown = op.name if line is None else f"{op.name} of line {line}"
     if isinstance(refusal, InnerRefusal):
         inner = line if refusal.line is None else refusal.line
-        return InnerRefusal(refusal.reason, inner, (shown, *refusal.path))
-    return InnerRefusal(str(refusal), line, (op.name,))
+        return InnerRefusal(refusal.reason, inner, (shown, *refusal.path), refusal.help)
+    return InnerRefusal(str(refusal), line, (op.name,), refusal.help)

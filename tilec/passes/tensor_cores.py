@@ -33,7 +33,11 @@ def instruction_of(
         return "wgmma"
     other = mma_refusal(ctx, a, b, depth, out)
     if other is not None:
-        raise refused(op, f"no tensor core instruction gives this: wgmma: {reason}; {other}")
+        raise refused(
+            op,
+            f"no tensor core instruction gives this: wgmma: {reason}; {other}",
+            "convert the operands first, as with `cast[f16](x)`, or compile for a later GPU",
+        )
     if ctx.target.has_wgmma:
         ctx.remark(op, f"computed by mma.sync, not wgmma: {reason}")
     return "mma.sync"

@@ -25,5 +25,13 @@ def refuse_unformed(kernel: Kernel) -> None:
         if what is not None:
             raise NotInThisVersion(
                 f"{place_of(op)}{what} runs on the interpreter, and cannot be compiled by this "
-                "version"
+                "version",
+                _elsewhere(what),
             )
+
+
+def _elsewhere(what: str) -> str:
+    """What to do about an op that only the interpreter has."""
+    if "product" in what:
+        return "convert the operands to `f32`, or run it with `tilec run --on interp`"
+    return "run it with `tilec run --on interp`, or leave it away"

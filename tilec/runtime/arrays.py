@@ -41,6 +41,11 @@ Device = tuple[str, int]
 CPU: Device = ("cpu", 0)
 
 
+def place(device: Device) -> str:
+    """A device in words."""
+    return "the CPU" if device[0] == "cpu" else f"GPU {device[1]}"
+
+
 class ArrayError(TypeError):
     """An argument is no array that tilec can read; the message says what it is instead."""
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilec.compiler import at_line
 from tilec.diagnostics import did_you_mean
 from tilec.ir.core import Module
 from tilec.ir.types import Array
@@ -18,6 +19,9 @@ from tilec.runtime.expressions import evaluate, spell
 from tilec.runtime.scalars import key as scalar_key
 from tilec.runtime.specialise import LaunchError
 from tilec.source import SourceFile
+
+_NEAR = 129
+"""How far from a size another one is looked for that meets a requirement."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,11 @@ def match(
     names = [p.name for p in parameters]
     for name in named:
         if name not in names:
-            hint = did_you_mean(name, names)
-            raise LaunchError(f"{signature} has no parameter `{name}`; {hint}".rstrip("; "))
+            raise LaunchError(
+                f"{signature} has no parameter `{name}`",
+                code="wrong-arguments",
+                help=did_you_mean(name, names) or f"the parameters are {', '.join(names)}",
+            )
     needed = [p.name for p in parameters if p.mode != "out"]
     fits = [
         places[: len(args)]
@@ -81,17 +88,47 @@ def match(
         and set(needed) <= {*places[: len(args)], *named}
     ]
     if not fits:
-        raise LaunchError(_misfit(signature, names, needed, len(args), named))
+        raise LaunchError(
+            _misfit(signature, names, needed, len(args), named),
+            code="wrong-arguments",
+            help=f"pass {', '.join(needed)}; outputs may be left out",
+        )
     given = dict(zip(fits[0], args, strict=True)) | dict(named)
     for p in parameters:
         value = given.get(p.name)
         if value is None:
             if p.mode != "out":
-                raise LaunchError(f"{p.name} of {signature} must be given, got None")
+                raise LaunchError(
+                    f"{p.name} of {signature} must be given, got None",
+                    code="wrong-arguments",
+                    at={p.name: "only `out` parameters may be left out"},
+                    help=f"pass {'a number' if p.dims is None else 'an array'} for {p.name}",
+                )
         elif (p.dims is not None) != arrays_of.is_array(value):
             kind = "a number" if p.dims is None else "an array"
-            raise LaunchError(f"{p.name} of {signature} is {kind}, got {value!r:.60}")
+            raise LaunchError(
+                f"{p.name} of {signature} is {kind}, got {_shown(value)}",
+                code="wrong-arguments",
+                at={p.name: f"declared as {kind}"},
+                help=_instead(p, value),
+            )
     return {name: given[name] for name in names if given.get(name) is not None}
+
+
+def _shown(value: Any) -> str:
+    """An argument in few words."""
+    if arrays_of.is_array(value):
+        return f"an array of shape {tuple(getattr(value, 'shape', ()))}"
+    return f"{value!r:.60}"
+
+
+def _instead(parameter: Parameter, value: Any) -> str:
+    """What to pass for a parameter that got a value of the other sort."""
+    if parameter.dims is None:
+        return f"pass one number, such as `{parameter.name}.item()` of an array with one element"
+    if isinstance(value, (list, tuple)):
+        return f"make an array of it: `numpy.array({parameter.name})`"
+    return "pass an array of numpy, torch, cupy or jax"
 
 
 def _misfit(
@@ -116,7 +153,8 @@ def interpret_call(call: Call, name: str) -> None:
     try:
         interpret(call.module.kernel(name), held, call.scalars)
     except InterpretError as error:
-        raise LaunchError(str(error)) from None
+        labels = at_line(call.module, error.line, "while running this")
+        raise LaunchError(error.message, code="run-fails", labels=labels, help=error.help) from None
 
 
 def overlaps_itself(view: ArrayView) -> bool:
@@ -141,11 +179,24 @@ def check_overlap(call: Call) -> None:
         if overlaps_itself(view):
             raise LaunchError(
                 f"{name} is written, and its elements overlap (strides {view.strides} "
-                f"for shape {view.shape})"
+                f"for shape {view.shape})",
+                code="arrays-overlap",
+                at={name: f"{call.types[name].mode} parameters need a place for each element"},
+                help=f"pass `{name}.copy()`, or an array that is not a broadcast or sliding view",
             )
         for other, seen in call.views.items():
             if other != name and arrays_of.may_overlap(view, seen):
-                raise LaunchError(f"{name} is written and overlaps {other} in memory")
+                raise LaunchError(
+                    f"{name} is written and overlaps {other} in memory",
+                    code="arrays-overlap",
+                    at={name: "written here", other: "shares memory with it"},
+                    help=f"pass a copy of {other if call.types[other].mode == 'in' else name}"
+                    + (
+                        "; to change an array in place declare one `inout` parameter"
+                        if arrays_of.same_elements(view, seen)
+                        else ""
+                    ),
+                )
 
 
 def check_requirements(source: SourceFile, call: Call, name: str) -> None:
@@ -166,5 +217,55 @@ def check_requirements(source: SourceFile, call: Call, name: str) -> None:
         if not holds:
             sizes = ", ".join(f"{k} = {v}" for k, v in {**call.dims, **call.scalars}.items())
             raise LaunchError(
-                f"{source.name}:{line}: {name} requires {spell(condition, names)}; here {sizes}"
+                f"{name} requires {spell(condition, names)}; here {sizes}",
+                code="require-fails",
+                labels=at_line(call.module, line, "required here"),
+                help=_smallest_change(condition, names, shapes, call.scalars),
             )
+
+
+def _smallest_change(
+    condition: Any,
+    names: Mapping[tuple[str, int], str],
+    shapes: Mapping[str, tuple[int, ...]],
+    scalars: Mapping[str, Any],
+) -> str:
+    """The nearest size that meets a condition, if changing one size alone can."""
+    extents = {names[leaf]: leaf for leaf in _extents_in(condition)}
+    for dim in sorted(extents):
+        array, axis = extents[dim]
+        here = shapes[array][axis]
+        for distance in range(1, _NEAR):
+            for size in (here - distance, here + distance):
+                if size > 0 and _holds(condition, dim, size, names, shapes, scalars):
+                    return f"the nearest {dim} that fits is {size}"
+    return "pass sizes and numbers for which it holds"
+
+
+def _extents_in(condition: Any) -> list[tuple[str, int]]:
+    if not isinstance(condition, tuple):
+        return []
+    if condition[0] == "extent":
+        return [(condition[1], condition[2])]
+    return [leaf for part in condition[1:] for leaf in _extents_in(part)]
+
+
+def _holds(
+    condition: Any,
+    dim: str,
+    size: int,
+    names: Mapping[tuple[str, int], str],
+    shapes: Mapping[str, tuple[int, ...]],
+    scalars: Mapping[str, Any],
+) -> bool:
+    """Whether a condition holds when every axis called ``dim`` has another size."""
+    changed = {
+        key: tuple(
+            size if names.get((key, axis)) == dim else extent for axis, extent in enumerate(shape)
+        )
+        for key, shape in shapes.items()
+    }
+    try:
+        return bool(evaluate(condition, changed, scalars))
+    except ZeroDivisionError:
+        return False

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from tilec.compiler import Compiled, emit_module, front, prepare, run_passes
+from tilec.compiler import Compiled, emit_module, front, line_span, prepare, run_passes
 from tilec.diagnostics import Diagnostic, DiagnosticError, did_you_mean
 from tilec.ir.core import Kernel as IRKernel
 from tilec.ir.core import Module
@@ -41,7 +41,7 @@ from tilec.runtime.call import (
 from tilec.runtime.scalars import held
 from tilec.runtime.scalars import key as scalar_key
 from tilec.runtime.specialise import LaunchError, bind_dims, facts_for
-from tilec.source import SourceFile
+from tilec.source import SourceFile, Span
 from tilec.targets import TARGETS, by_name
 from tilec.targets.base import Target
 
@@ -159,9 +159,19 @@ class Kernel:
             run, kind, device, outs = self._quick[quick]
             run(arrays_of.stream_of(kind, device), kind)
             return self._results([args[place] for place in outs])
+        try:
+            return self._call(args, named, quick)
+        except LaunchError as error:
+            head = line_span(self.program.source, self._node.span.line)
+            raise error.shown_on(self._declared, head) from None
+
+    def _call(
+        self, args: tuple[Any, ...], named: Mapping[str, Any], quick: tuple[Any, ...] | None
+    ) -> Any:
+        """A call that is not one of those known by ``quick``."""
         given = match(self.signature, self.parameters, args, named)
         views = {
-            p.name: arrays_of.view(given[p.name])
+            p.name: self._view(p.name, given[p.name])
             for p in self.parameters
             if p.dims is not None and p.name in given
         }
@@ -191,6 +201,22 @@ class Kernel:
         run(arrays_of.stream_of(kind, device), kind)
         return self._results([given[p.name] for p in self.parameters if p.mode != "in"])
 
+    @cached_property
+    def _declared(self) -> dict[str, Span]:
+        return {p.name.id: p.name.span for p in self._node.parameters}
+
+    def _view(self, name: str, value: Any) -> ArrayView:
+        try:
+            return arrays_of.view(value)
+        except ArrayError as error:
+            raise LaunchError(
+                f"{name} of {self.signature}: {error}",
+                code="not-an-array",
+                at={name: "needs an array that tilec can read"},
+                help="pass a numpy, torch, cupy or jax array of one of tilec's element types, "
+                "on the CPU or on a CUDA GPU",
+            ) from None
+
     @staticmethod
     def _results(outs: list[Any]) -> Any:
         return outs[0] if len(outs) == 1 else tuple(outs) or None
@@ -199,7 +225,12 @@ class Kernel:
         self, missing: list[Parameter], given: dict[str, Any], views: dict[str, ArrayView]
     ) -> None:
         if not views:
-            raise LaunchError(f"{self.signature}: give the outputs, no array says where they lie")
+            raise LaunchError(
+                f"{self.signature}: give the outputs, no array says where they lie",
+                code="wrong-arguments",
+                at={missing[0].name: "left out, and no other argument is an array"},
+                help=f"pass an array for {missing[0].name}",
+            )
         first = next(iter(views.values()))
         types = self._types(views)
         dims = bind_dims(types, {name: v.shape for name, v in views.items()})
@@ -208,7 +239,10 @@ class Kernel:
             if unknown:
                 raise LaunchError(
                     f"{p.name} of {self.signature} must be given: no argument says what "
-                    f"{', '.join(unknown)} is"
+                    f"{', '.join(unknown)} is",
+                    code="wrong-arguments",
+                    at={p.name: f"{', '.join(unknown)} stands here alone"},
+                    help=f"pass an array for {p.name}",
                 )
             shape = [e if isinstance(e, int) else dims[e] for e in types[p.name].shape]
             dtype = types[p.name].dtype.name
@@ -273,10 +307,16 @@ class Kernel:
         return lambda stream, kind: interpret_call(call, self.name)
 
     def _device(self, views: Mapping[str, ArrayView]) -> Device:
-        devices = {v.device: name for name, v in views.items()}
+        devices = list(dict.fromkeys(v.device for v in views.values()))
         if len(devices) > 1:
-            places = ", ".join(f"{n} is on {d[0]}:{d[1]}" for d, n in devices.items())
-            raise LaunchError(f"the arrays lie on different devices: {places}")
+            places = {name: arrays_of.place(v.device) for name, v in views.items()}
+            said = ", ".join(f"{name} on {where}" for name, where in places.items())
+            raise LaunchError(
+                f"the arrays lie on different devices: {said}",
+                code="devices-differ",
+                at={name: f"on {where}" for name, where in places.items()},
+                help=f"move all of them to {arrays_of.place(max(devices, key=_likely))}",
+            )
         return next(iter(devices), ("cpu", 0))
 
     def sort_out(
@@ -293,10 +333,21 @@ class Kernel:
             except ArrayError:
                 raise LaunchError(
                     f"{name} is an array of {view.dtype}, {self.signature} takes "
-                    f"{types[name].dtype}{self._chosen_by(name)}"
+                    f"{types[name].dtype}{self._chosen_by(name)}",
+                    code="element-types-differ",
+                    at={name: f"the array's elements are {view.dtype}"},
+                    help=f"convert the array to {types[name].dtype}"
+                    + ("" if types[name].mode == "in" else ", or leave the output out"),
                 ) from None
             if view.readonly and types[name].mode != "in":
-                raise LaunchError(f"{name} is written by {self.name}, and the array is read-only")
+                raise LaunchError(
+                    f"{name} is written by {self.name}, and the array is read-only",
+                    code="array-is-read-only",
+                    at={name: f"declared {types[name].mode}"},
+                    help=f"pass `{name}.copy()`, and read the result from it"
+                    if types[name].mode == "inout"
+                    else f"leave {name} out: it is allocated and returned",
+                )
             # Prepared calls are kept and found by address: they must not keep arrays alive.
             seen[name] = replace(found, owner=None)
         dims = bind_dims(types, {name: v.shape for name, v in seen.items()})
@@ -396,9 +447,16 @@ def device_target(ordinal: int) -> Target:
     The driver compiles PTX for every later device; a target with features of its own architecture
     (``a``) is for that one alone.
     """
-    from tilec.backend_ptx.module import device_facts
+    from tilec.backend_ptx.module import CudaError, device_facts
 
-    facts = device_facts(ordinal)
+    try:
+        facts = device_facts(ordinal)
+    except CudaError as error:
+        raise LaunchError(
+            f"the arrays lie on GPU {ordinal}, which CUDA cannot use here: {error}",
+            code="device-not-usable",
+            help="pass arrays in host memory: without a GPU the interpreter computes on them",
+        ) from None
     major, minor = facts.compute_capability
     here = 10 * major + minor
     plain = {int(n.removeprefix("sm_")): t for n, t in TARGETS.items() if not n.endswith("a")}
@@ -406,6 +464,13 @@ def device_target(ordinal: int) -> Target:
     older = [number for number in plain if number <= here]
     if own is None and not older:
         raise LaunchError(
-            f"{facts.name} has compute capability {major}.{minor}; known: {', '.join(TARGETS)}"
+            f"{facts.name} has compute capability {major}.{minor}; known: {', '.join(TARGETS)}",
+            code="device-not-usable",
+            help="use a GPU of one of these or a later one, or the interpreter",
         )
     return own or plain[max(older)]
+
+
+def _likely(device: Device) -> tuple[bool, int]:
+    """Which of several devices is meant: a GPU, and of these the first."""
+    return device[0] == "cuda", -device[1]

@@ -123,7 +123,9 @@ class Loaded:
                 continue
             if count > _MOST_CTAS:
                 raise LaunchError(
-                    f"{entry.name} would need {count} CTAs; a grid has at most 2^31-1"
+                    f"{entry.name} would need {count} CTAs; a grid has at most 2^31 - 1",
+                    code="grid-too-large",
+                    help="pin larger tiles, or pass the arrays in parts",
                 )
             kinds = self._kinds[entry.name]
             arguments = Arguments(kinds)

@@ -36,7 +36,12 @@ def held(name: str, dtype: DType, value: Any) -> int | float | bool:
     """The number as Python's own, if the type can hold it; ``name`` is the parameter."""
     number = _real(value)
     if number is None:
-        raise LaunchError(f"{name} is a number of type {dtype}, got {value!r:.60}")
+        raise LaunchError(
+            f"{name} is a number of type {dtype}, got {value!r:.60}",
+            code="number-does-not-fit",
+            at={_parameter(name): f"{value!r:.60} is no real number"},
+            help="pass an int, a float or a bool",
+        )
     if dtype.is_float:
         try:
             wide = float(number)
@@ -44,15 +49,33 @@ def held(name: str, dtype: DType, value: Any) -> int | float | bool:
         except OverflowError:
             most = _GREATEST[dtype.name]
             raise LaunchError(
-                f"{name} is of type {dtype}, at most {most:.6g} either way, got {value!r:.60}"
+                f"{name} is of type {dtype}, at most {most:.6g} either way, got {value!r:.60}",
+                code="number-does-not-fit",
+                at={_parameter(name): f"{value!r:.60} does not fit {dtype}"},
+                help=f"the nearest is {most if number > 0 else -most:.6g}; infinity may be passed",
             ) from None
         return wide
     low, high = integer_range(dtype)
     if not (math.isfinite(number) and number == int(number) and low <= number <= high):
         raise LaunchError(
-            f"{name} is of type {dtype}, a whole number from {low} to {high}, got {value!r:.60}"
+            f"{name} is of type {dtype}, a whole number from {low} to {high}, got {value!r:.60}",
+            code="number-does-not-fit",
+            at={_parameter(name): f"{value!r:.60} does not fit {dtype}"},
+            help=_nearest(number, low, high),
         )
     return bool(number) if dtype.kind == "bool" else int(number)
+
+
+def _parameter(name: str) -> str:
+    """The parameter that a phrase such as ``n of f(x, n)`` speaks of."""
+    return name.partition(" ")[0]
+
+
+def _nearest(number: int | float, low: int, high: int) -> str:
+    """The nearest number that a type holds, as a help."""
+    if not math.isfinite(number):
+        return "pass a whole number"
+    return f"the nearest is {min(max(round(number), low), high)}"
 
 
 def _real(value: Any) -> int | float | None:

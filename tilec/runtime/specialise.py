@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import gcd
 
+from tilec.diagnostics import Diagnostic, DiagnosticError, Label
 from tilec.ir.facts import ArrayFacts, Facts
 from tilec.ir.types import Array
 from tilec.runtime.arrays import ArrayView
+from tilec.source import Span
 
 WIDEST_ALIGNMENT = 16
 """Bytes: no copy instruction asks for more."""
@@ -24,8 +26,37 @@ MULTIPLES = tuple(1 << bit for bit in range(16, 2, -1))
 SMALLEST_CLASS = 16
 
 
-class LaunchError(ValueError):
-    """The arguments do not fit the kernel; the message names them."""
+class LaunchError(DiagnosticError, ValueError):
+    """The arguments do not fit the kernel; the message names them.
+
+    ``at`` says of parameters what was found there, for whoever knows where they are declared.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "launch",
+        at: Mapping[str, str] | None = None,
+        labels: Sequence[Label] = (),
+        notes: Sequence[str] = (),
+        help: str = "",
+    ) -> None:
+        """One finding, with the code of its section in ``docs/errors.md``."""
+        super().__init__(Diagnostic(code, message, labels, notes, help))
+        self.at = dict(at or {})
+
+    def shown_on(self, declared: Mapping[str, Span], kernel: Span) -> LaunchError:
+        """The same with what was found of each parameter on the place that declares it."""
+        (found,) = self.diagnostics
+        labels = [(declared[name], text) for name, text in self.at.items() if name in declared]
+        return LaunchError(
+            found.message,
+            code=found.code,
+            labels=[*labels, *found.labels] or [(kernel, "called")],
+            notes=found.notes,
+            help=found.help,
+        )
 
 
 def unit_axis(shape: Sequence[int], strides: Sequence[int]) -> int:
@@ -98,23 +129,63 @@ def bind_dims(types: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]])
         if len(shape) != len(wanted):
             raise LaunchError(
                 f"{name} has {len(shape)} axes (shape {shape}), "
-                f"{name}[{', '.join(map(str, wanted))}] has {len(wanted)}"
+                f"{name}[{', '.join(map(str, wanted))}] has {len(wanted)}",
+                code="shapes-disagree",
+                at={name: f"the array has shape {shape}"},
+                help=_other_rank(shape, wanted),
             )
         for axis, (extent, found) in enumerate(zip(wanted, shape, strict=True)):
             if found >= 1 << 31:
-                raise LaunchError(f"axis {axis} of {name} has {found} elements, the most are 2^31")
+                raise LaunchError(
+                    f"axis {axis} of {name} has {found} elements, the most are 2^31 - 1",
+                    code="shapes-disagree",
+                    at={name: f"the array has shape {shape}"},
+                    help="pass it in parts, or with this axis as two",
+                )
             if isinstance(extent, int):
                 if extent != found:
                     raise LaunchError(
                         f"axis {axis} of {name} has {found} elements (shape {shape}), "
-                        f"the kernel is compiled for {extent}"
+                        f"the kernel is compiled for {extent}",
+                        code="shapes-disagree",
+                        at={name: f"the array has shape {shape}"},
+                        help=f"pass an array of which axis {axis} has {extent} elements"
+                        + (", such as its transposed view" if tuple(wanted) == shape[::-1] else ""),
                     )
             elif dims.setdefault(extent, found) != found:
                 other = origin[extent]
                 raise LaunchError(
                     f"{extent} is {dims[extent]} in {other} (shape {shapes[other]}) "
-                    f"and {found} in {name} (shape {shape})"
+                    f"and {found} in {name} (shape {shape})",
+                    code="shapes-disagree",
+                    at={
+                        name: f"here {extent} is {found}: the array has shape {shape}",
+                        other: f"here {extent} is {dims[extent]}: the array has shape "
+                        f"{shapes[other]}",
+                    },
+                    help=_one_size(dims, wanted, extent, name, shape),
                 )
             else:
                 origin.setdefault(extent, name)
     return dims
+
+
+def _other_rank(shape: tuple[int, ...], wanted: Sequence[int | str]) -> str:
+    """What to do about an array with too many or too few axes."""
+    if len(shape) < len(wanted):
+        return "insert the missing axes with `[None]`, or `.reshape` the array"
+    return "select of the axes that are too many with a subscript, or `.reshape` the array"
+
+
+def _one_size(
+    dims: Mapping[str, int],
+    wanted: Sequence[int | str],
+    extent: str,
+    name: str,
+    shape: tuple[int, ...],
+) -> str:
+    """What to do about two sizes of one dimension: turning the array round may settle it."""
+    turned = zip(wanted, shape[::-1], strict=True)
+    if len(shape) == 2 and all(isinstance(w, str) and dims.get(w, n) == n for w, n in turned):
+        return f"`{name}.T` has the right shape"
+    return f"pass arrays with one size for {extent}, or declare another name for one of the axes"

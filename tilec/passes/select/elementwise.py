@@ -105,15 +105,16 @@ def _float_opcode(op: math.Elementwise, dtype: DType) -> str:
     if opcode is None:
         raise Refused(f"this is not defined on {dtype}")
     if type(op) in _F32_ONLY and wide != F32:
-        raise Refused(_approximate(dtype))
+        raise _approximate(dtype)
     return f"{opcode}.{wide.name}"
 
 
-def _approximate(dtype: DType) -> str:
+def _approximate(dtype: DType) -> Refused:
     """Why a function that GPUs approximate in f32 has no code for a type."""
-    return (
-        f"GPUs have no instruction for this on {dtype}; cast to f32 where that is precise enough: "
-        "of f64 there are + - * /, abs, sqrt, min and max"
+    return Refused(
+        f"GPUs have no instruction for this on {dtype}: "
+        f"of {dtype} there are + - * /, abs, sqrt, min and max",
+        "cast to f32 where that is precise enough",
     )
 
 
@@ -160,7 +161,7 @@ def _fma(sel: Selector, op: math.Fma) -> None:
 def _scaled(sel: Selector, op: math.Unary, before: float, opcode: str, after: float) -> None:
     dtype = math.element_type(op.x.type)
     if computed(dtype) != F32:
-        raise Refused(_approximate(dtype))
+        raise _approximate(dtype)
     value = unpacked(sel, op.x)
     count = value.type.count
     if before != 1.0:

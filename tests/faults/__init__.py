@@ -1,0 +1,1 @@
+"""Faulty programs and calls by class, and the whole message that each gets."""
