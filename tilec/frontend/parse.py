@@ -92,6 +92,12 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "kernel k():\n    x = f(a && b)\n",
     ),
     "count with `x += 1`": ("kernel k():\n    x++\n", "kernel k():\n    x--\n"),
+    "a value is missing: write it, or open a bracket before a line that goes on": (
+        "kernel k():\n    x = a +\n",
+        "kernel k():\n    x = a *\n",
+        "kernel k():\n    x = a @\n",
+        "kernel k():\n    x =\n",
+    ),
     "a value is missing between two operators": (
         "kernel k():\n    x = a + * b\n",
         "kernel k():\n    x = a * / b\n",

@@ -282,7 +282,7 @@ def operation_of(update: str, dtype: DType) -> tuple[str, str]:
     if update == "add" and dtype.name in ("f16", "bf16"):
         return "add.noftz", dtype.name
     raise Refused(
-        f"no instruction updates {dtype} in memory by `{update}`: keep the array as f32 or s32"
+        f"no instruction updates {dtype} in memory by `{update}`", "keep the array as f32 or s32"
     )
 
 
