@@ -60,6 +60,7 @@ from tilec.frontend.names import (
 from tilec.frontend.powers import power
 from tilec.frontend.ranges import Known
 from tilec.frontend.report import Abandoned, Report
+from tilec.frontend.unknown import as_function, unknown
 from tilec.ir.types import BOOL, DType
 from tilec.source import Span
 
@@ -77,14 +78,6 @@ _ARITHMETIC = {
     "^": ("xor", "bits"),
 }
 _RELATIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
-_OF_OTHER_LANGUAGES = {
-    "break": "a loop runs to its end; `while` with a condition ends when you say",
-    "continue": "put the rest of the block into an `if`",
-    "True": "write `true`",
-    "False": "write `false`",
-}
-"""What to write instead of words that others have."""
-_PACKED = ("s4", "u4")
 _HELD_AFTER = 32
 """Links of a chain after which its value becomes a variable: what walks expressions recurses."""
 _STORAGE_ONLY = frozenset({"e4m3", "e5m2", "tf32"})
@@ -159,7 +152,7 @@ class Expressions:
         """The binding of a name, or an error that helps."""
         binding = self.scope.find(name.id)
         if binding is None:
-            self._unknown(name)
+            unknown(self, name)
         if isinstance(binding.meaning, Broken):
             raise Abandoned
         return binding
@@ -167,46 +160,6 @@ class Expressions:
     def meaning(self, name: ast.Name) -> Meaning:
         """What a name stands for."""
         return self.look_up(name).meaning
-
-    def _unknown(self, name: ast.Name) -> NoReturn:
-        from tilec.frontend.builtins import BUILTINS
-
-        ended = self.scope.ended_at(name.id)
-        if ended is not None:
-            self.report.fail(
-                "unknown-name",
-                f"`{name.id}` has no value here",
-                [(name.span, "used here"), (ended, "its value ends with this block")],
-                help=f"give `{name.id}` a first value before the block",
-            )
-        if name.id in BUILTINS or name.id in ("tiles", "parallel", "range"):
-            self.report.fail(
-                "not-a-value",
-                f"`{name.id}` is a function",
-                [(name.span, "used as a value here")],
-                help=f"call it: `{name.id}(...)`",
-            )
-        if name.id in _PACKED:
-            self.report.not_yet(
-                f"the element type {name.id}, two to a byte,",
-                name.span,
-                "declare u8 of half the extent; `x & 15` is the first of two, `x >> 4` the second",
-            )
-        if name.id in _OF_OTHER_LANGUAGES:
-            self.report.fail(
-                "unknown-name",
-                f"`{name.id}` is not in the language",
-                [(name.span, "used here")],
-                help=_OF_OTHER_LANGUAGES[name.id],
-            )
-        self.report.fail(
-            "unknown-name",
-            f"`{name.id}` is not known here",
-            [(name.span, "used here")],
-            help=did_you_mean(name.id, [*self.scope.known(), *BUILTINS])
-            or "give it a value above, or name it in the kernel's head: as a parameter, or as a "
-            "dimension of one",
-        )
 
     # Entry points ---------------------------------------------------------------------------
 
@@ -581,18 +534,8 @@ class Expressions:
             "unknown-attribute",
             f"nothing is called `.{node.name}`",
             [(node.span, "asked for here")],
-            help=self._as_function(node),
+            help=as_function(self, node),
         )
-
-    def _as_function(self, node: ast.Attribute) -> str:
-        """What to write for a method or a module's function of other languages."""
-        from tilec.frontend.builtins import BUILTINS
-
-        if node.name not in BUILTINS:
-            return "`.T` transposes a tile; everything else is a function of values"
-        known = isinstance(node.base, ast.Name) and self.scope.find(node.base.id) is None
-        first = "..." if known else f"{node.base.span.text}, ..."
-        return f"it is a function: `{node.name}({first})`"
 
     def _subscript(self, node: ast.Subscript) -> Expr:
         from tilec.frontend.places import gathered
