@@ -29,6 +29,8 @@ class Work:
     after: Work | None = None
     finished: bool = False
     warps: tuple[int, ...] = field(default_factory=tuple)
+    written: int = 0
+    """The bit that says that its writes to global memory are done."""
 
     def may_finish(self) -> bool:
         """Whether the work before it in its queue is done."""

@@ -21,7 +21,7 @@ from tilec.emulator.memory import PARAMETERS
 from tilec.emulator.parse import parse_ptx
 from tilec.emulator.program import Program
 from tilec.emulator.schedule import Choice
-from tilec.emulator.tensors import TensorMap, faults
+from tilec.emulator.tensors import TensorMap
 from tilec.source import SourceFile
 
 
@@ -125,8 +125,5 @@ def _bytes_of(machine: Machine, places: Mapping[str, int], parameter: Any, value
                 value.box,
                 value.swizzle,
             )
-            wrong = faults(made)
-            if wrong:
-                raise ValueError(f"the tensor map {parameter.name}: {wrong[0]}")
             machine.maps[PARAMETERS + parameter.offset] = made
             return bytes(parameter.bytes)

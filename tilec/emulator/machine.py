@@ -13,14 +13,24 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from tilec.emulator.arrays import GlobalRaces
+from tilec.emulator.conflicts import Advice
 from tilec.emulator.cta import Cta
+from tilec.emulator.deadlock import at_exit, report
 from tilec.emulator.findings import Findings
 from tilec.emulator.gang import WARP, Gang, Lanes
+from tilec.emulator.liveness import roles
 from tilec.emulator.memory import PARAMETERS, Global
 from tilec.emulator.program import Instruction, Program
 from tilec.emulator.schedule import Choice
 from tilec.emulator.shadow import Races
-from tilec.emulator.table import EXIT, Bind, Block, Read, Result, Step, find, load_rows, where
+from tilec.emulator.table import EXIT, Bind, Block, Read, Result, Step, find, load_rows
+from tilec.emulator.whole_warps import (
+    names_members,
+    needs_whole_warps,
+    with_members,
+    with_whole_warps,
+)
 from tilec.source import SourceFile
 
 SHARED_WINDOW = 0x0
@@ -51,6 +61,8 @@ class Machine:
     choice: Choice = field(default_factory=Choice)
     limit: int = 200_000_000
     steps_taken: int = 0
+    advise: bool = False
+    """Whether to tell of slow accesses as well."""
     parts: dict[str, Any] = field(default_factory=dict)
     """State of families of instructions that belongs to the whole run."""
 
@@ -59,7 +71,7 @@ class Machine:
         load_rows()
         self.findings = Findings(self.program)
         self.executed = np.zeros(len(self.program.instructions) + 1, np.int64)
-        self.watchers: list[Any] = [Races()]
+        self.watchers: list[Any] = [Races(), GlobalRaces()]
         """Who is told of each access by threads: race detection, conflicts, traffic."""
         self.in_flight: list[Any] = []
         """Work that proceeds on its own: copies and products; see `asynchrony`."""
@@ -78,6 +90,10 @@ class Machine:
         if found is None:
             raise bind.fail("this instruction is beyond the emulator")
         step = found.build(bind)
+        if needs_whole_warps(at):
+            step = with_whole_warps(step, at)
+        if names_members(at):
+            step = with_members(step, at, bind.read(at.operands[-1], "u32"))
         if at.guard is None or at.parts[0] == "bra":
             return step
         return _guarded(step, bind.read(at.guard, "pred"), at.guard_negated)
@@ -130,6 +146,9 @@ class Machine:
 
     def run(self) -> Findings:
         """Run all CTAs; what was wrong is in the findings."""
+        self._check_roles()
+        if self.advise:
+            self.watchers.append(Advice())
         with np.errstate(all="ignore"):  # what NumPy warns of is what the instructions define
             for index in self.choice.order(list(_indices(self.grid))):
                 try:
@@ -158,9 +177,12 @@ class Machine:
                 self._run_gang(gang)
                 self.choice.settle(self.in_flight)
             elif not self.choice.force(self.in_flight):
-                self._deadlock(ctas)
+                report(self, [g for cta in ctas for g in cta.gangs])
+                raise Deadlock
         for work in list(self.in_flight):
             self._outlives(work)
+        for cta in ctas:
+            at_exit(self, cta)
 
     def _outlives(self, work: Any) -> None:
         """Writes to global memory may end after their CTA; what still uses its memory may not."""
@@ -219,22 +241,16 @@ class Machine:
         g.cta.gangs.remove(g)
         return True
 
-    def _deadlock(self, ctas: list[Cta]) -> None:
-        waiting = [g for cta in ctas for g in cta.gangs]
-        said = "; ".join(
-            f"{where(g)} waits at line {self._at(g).line} for {g.waiting.what}" for g in waiting
-        )
-        self.findings.add(
-            "deadlock",
-            self._at(waiting[0]),
-            f"nothing can go on: {said}",
-            missing="an arrival, or bytes, at one of these barriers",
-            where=where(waiting[0]),
-        )
-        raise Deadlock
-
-    def _at(self, g: Gang) -> Instruction:
-        return self.program.instructions[min(g.pc, len(self.program.instructions) - 1)]
+    def _check_roles(self) -> None:
+        for role in roles(self.program):
+            if role.needed > role.allowed:
+                self.findings.add(
+                    "register-count",
+                    role.begin or role.peak,
+                    f"{role.needed} registers hold values at line {role.peak.line}, and the role "
+                    f"has {role.allowed}",
+                    other=role.peak,
+                )
 
 
 def _guarded(step: Step, guard: Read, negated: bool) -> Step:

@@ -2,16 +2,18 @@
 
 A warp's epoch grows each time it lets others see what it did (an arrival, a fence). Each warp
 keeps, for every warp, up to which epoch that one's accesses come before its own (``clock``), up to
-which they also come before what it starts in the async proxy (``proxy``: a fence.proxy.async lies
-between; PTX ISA 8.5), and which pieces of work in flight it has waited for (``known``, one bit a
-piece). Synchronisation moves these from warps into a ``Box`` (a release) and out of it (an
-acquire): a race is two accesses that no such chain orders, whatever order the run took.
+which they also come before what it starts in the async proxy, in shared memory (``proxy``) and in
+global memory (``wide``): a fence.proxy.async lies between (PTX ISA 8.5). It keeps which pieces of
+work in flight it has waited for (``known``, one bit a piece), and what atomics and fences have told
+it of other CTAs (``others``). Synchronisation moves these from warps into a ``Box`` (a release) and
+out of it (an acquire): a race is two accesses that no such chain orders, whatever order the run
+took.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,18 +28,32 @@ class Box:
 
     clock: Clock
     proxy: Clock
+    wide: Clock
     known: int = 0
+    others: dict[int, Box] = field(default_factory=dict)
+    """Of other CTAs, by their numbers."""
 
     @staticmethod
     def empty(warps: int) -> Box:
         """Nothing yet."""
-        return Box(np.zeros(warps, np.int32), np.zeros(warps, np.int32))
+        clock, proxy, wide = np.zeros((3, warps), np.int32)
+        return Box(clock, proxy, wide)
 
     def take(self, other: Box) -> None:
         """Learn what another one was told."""
         np.maximum(self.clock, other.clock, out=self.clock)
         np.maximum(self.proxy, other.proxy, out=self.proxy)
+        np.maximum(self.wide, other.wide, out=self.wide)
         self.known |= other.known
+        learn_of(self.others, other.others)
+
+
+def learn_of(mine: dict[int, Box], told: dict[int, Box]) -> None:
+    """Take over what is known of other CTAs."""
+    for cta, box in told.items():
+        if cta not in mine:
+            mine[cta] = Box.empty(len(box.clock))
+        mine[cta].take(box)
 
 
 class Order:
@@ -48,8 +64,10 @@ class Order:
         self.warps = warps
         self.clock = np.zeros((warps, warps), np.int32)
         self.proxy = np.zeros((warps, warps), np.int32)
+        self.wide = np.zeros((warps, warps), np.int32)
         np.fill_diagonal(self.clock, 1)
         self.known = [0] * warps
+        self.others: list[dict[int, Box]] = [{} for _ in range(warps)]
         self._bits = 0
 
     def fresh_bit(self) -> int:
@@ -60,27 +78,39 @@ class Order:
 
     def snapshot(self, warp: int) -> Box:
         """What a warp knows now."""
-        return Box(self.clock[warp].copy(), self.proxy[warp].copy(), self.known[warp])
+        made = Box.empty(self.warps)
+        self._tell(warp, made)
+        return made
 
     def release(self, warps: Iterable[int], box: Box) -> None:
         """The warps tell the box what they did and know; what they do next is another epoch."""
         for warp in warps:
-            np.maximum(box.clock, self.clock[warp], out=box.clock)
-            np.maximum(box.proxy, self.proxy[warp], out=box.proxy)
-            box.known |= self.known[warp]
+            self._tell(warp, box)
             self.clock[warp, warp] += 1
+
+    def _tell(self, warp: int, box: Box) -> None:
+        np.maximum(box.clock, self.clock[warp], out=box.clock)
+        np.maximum(box.proxy, self.proxy[warp], out=box.proxy)
+        np.maximum(box.wide, self.wide[warp], out=box.wide)
+        box.known |= self.known[warp]
+        learn_of(box.others, self.others[warp])
 
     def acquire(self, warps: Iterable[int], box: Box) -> None:
         """The warps learn what the box was told."""
         for warp in warps:
             np.maximum(self.clock[warp], box.clock, out=self.clock[warp])
             np.maximum(self.proxy[warp], box.proxy, out=self.proxy[warp])
+            np.maximum(self.wide[warp], box.wide, out=self.wide[warp])
             self.known[warp] |= box.known
+            learn_of(self.others[warp], box.others)
 
-    def fence_proxy(self, warps: Iterable[int]) -> None:
+    def fence_proxy(self, warps: Iterable[int], *, shared: bool = True, wide: bool = True) -> None:
         """What comes before the warps now also comes before their work in the async proxy."""
         for warp in warps:
-            np.maximum(self.proxy[warp], self.clock[warp], out=self.proxy[warp])
+            if shared:
+                np.maximum(self.proxy[warp], self.clock[warp], out=self.proxy[warp])
+            if wide:
+                np.maximum(self.wide[warp], self.clock[warp], out=self.wide[warp])
             self.clock[warp, warp] += 1
 
     def learn(self, warp: int, bits: int) -> None:

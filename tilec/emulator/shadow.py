@@ -35,6 +35,9 @@ class Party:
     waits: str = "a wait for it"
     reads: list[Index] = field(default_factory=list)
     number: int = -1
+    signals: Any = None
+    """The mbarrier that it fills, and in which phase."""
+    phase: int = 0
 
 
 class Shadow:
@@ -189,7 +192,8 @@ class Races:
             check = shadow.write if writes else shadow.read
             found = check(warp, granules, at.line)
             if found is not None:
-                tell(g.cta, at, found, "writes" if writes else "reads", f"warp {warp}")
+                does = "writes" if writes else "reads"
+                tell(g.cta, at, found, does, f"warp {warp}", (warp,))
 
 
 _MISSING = {
@@ -199,10 +203,19 @@ _MISSING = {
 }
 
 
-def tell(cta: Any, at: Instruction, found: tuple[Any, str], does: str, who: str) -> None:
-    """Record a race."""
+def tell(
+    cta: Any,
+    at: Instruction,
+    found: tuple[Any, str],
+    does: str,
+    who: str,
+    warps: tuple[int, ...] = (),
+) -> None:
+    """Record a race; ``warps`` issued the access."""
     other, kind = found
     machine = cta.machine
+    if isinstance(other, Party) and _waited_too_early(cta, at, other, who, warps):
+        return
     if isinstance(other, Party):
         machine.findings.add(
             "unfinished-work",
@@ -225,3 +238,25 @@ def tell(cta: Any, at: Instruction, found: tuple[Any, str], does: str, who: str)
         missing=_MISSING[kind],
         where=f"CTA {cta.index}",
     )
+
+
+def _waited_too_early(
+    cta: Any, at: Instruction, other: Party, who: str, warps: tuple[int, ...]
+) -> bool:
+    """Whether a warp has waited for the mbarrier that the work fills, but for an earlier phase."""
+    passed = {} if other.signals is None else other.signals.passed
+    early = [w for w in warps if w in passed and passed[w][0] < other.phase]
+    if not early:
+        return False
+    phase, wait = passed[early[0]]
+    cta.machine.findings.add(
+        "wrong-phase",
+        at,
+        f"{who} uses what {other.what} of line {other.at.line} brings in phase {other.phase} of "
+        f"the mbarrier at {other.signals.address}; at line {wait.line} warp {early[0]} waited for "
+        + (f"phase {phase}" if phase >= 0 else "the phase before the first, which is over at once"),
+        other=wait,
+        missing=f"a wait for the parity {other.phase & 1} between the two",
+        where=f"CTA {cta.index}",
+    )
+    return True

@@ -73,7 +73,7 @@ class Row:
 ROWS: dict[str, Row] = {}
 _FAMILIES = (
     "arithmetic", "conversions", "control", "memory", "mbarriers", "transfers", "products",
-    "matrices",
+    "matrices", "roles",
 )  # fmt: skip
 
 

@@ -68,6 +68,14 @@ def box_elements(map: TensorMap, start: tuple[int, ...]) -> tuple[Index, Any]:
     return offset.reshape(-1), np.broadcast_to(inside, offset.shape).reshape(-1)
 
 
+def box_bytes(map: TensorMap, buffer: Buffer, start: tuple[int, ...]) -> Index:
+    """Offsets in the buffer of all bytes of a box that exist."""
+    offsets, inside = box_elements(map, start)
+    first = map.address - buffer.address + offsets[inside]
+    index: Index = (first[:, None] + np.arange(map.element_bytes)).reshape(-1)
+    return index
+
+
 def read_box(map: TensorMap, buffer: Buffer, start: tuple[int, ...]) -> Any:
     """The box's elements as rows of bytes, zeros outside the tensor."""
     offsets, inside = box_elements(map, start)

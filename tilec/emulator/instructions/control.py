@@ -55,7 +55,7 @@ def _trap(bind: Bind) -> Step:
     return run
 
 
-@row("setmaxnreg", "nanosleep", "griddepcontrol", "pragma", "prefetch", "discard", "applypriority")
+@row("nanosleep", "griddepcontrol", "pragma", "prefetch", "discard", "applypriority")
 def _nothing(bind: Bind) -> Step:
     return lambda g: None
 
@@ -177,6 +177,8 @@ class Barrier:
     came: dict[int, Instruction] = field(default_factory=dict)
     """Warps of this round and the instruction that brought them."""
     count: int = 0
+    users: dict[int, Instruction] = field(default_factory=dict)
+    """Warps that have ever come, and where."""
 
 
 def barriers(cta: Cta) -> dict[int, Barrier]:
@@ -222,12 +224,27 @@ def arrive(bind: Bind, g: Any, number: int, expected: int) -> tuple[Barrier, int
             other=next(iter(barrier.came.values())),
             where=where(g),
         )
+    if expected % WARP or not expected:
+        g.cta.machine.findings.add(
+            "barrier-count",
+            bind.at,
+            f"barrier {number} with {expected} threads, no multiple of {WARP}",
+            where=where(g),
+        )
     barrier.expected = expected
     round_ = barrier.rounds
     for warp in g.warps[here.any(axis=1)].tolist():
-        barrier.came[warp] = bind.at
+        barrier.came[warp] = barrier.users[warp] = bind.at
         barrier.count += WARP
     order_of(g.cta).release(g.warps[here.any(axis=1)].tolist(), barrier.told)
+    if barrier.count > expected:
+        g.cta.machine.findings.add(
+            "barrier-count",
+            bind.at,
+            f"{barrier.count} threads come to barrier {number}, which expects {expected}",
+            other=next(iter(barrier.came.values())),
+            where=where(g),
+        )
     if barrier.count >= expected:
         barrier.over.take(barrier.told)
         barrier.told = Box.empty(g.cta.warps)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tilec.emulator.arrays import arrays_of
 from tilec.emulator.cta import Cta
 from tilec.emulator.instructions.memory import address_of
 from tilec.emulator.order import Box, order_of
@@ -35,6 +36,20 @@ class Mbarrier:
     over: Box = None  # type: ignore[assignment]
     """What all phases that are over told it."""
     came: list[Instruction] = field(default_factory=list)
+    maker: int = 0
+    """The warp that initialised it."""
+    made: int = 0
+    """Its epoch then."""
+    shown: int = 0
+    """Its epoch at the fence that shows the barrier to the async proxy; 0 before that."""
+    arrivers: dict[int, Instruction] = field(default_factory=dict)
+    """The warps that have ever arrived, and where."""
+    fillers: dict[int, Instruction] = field(default_factory=dict)
+    """The warps whose transfers have ever signalled it."""
+    announcer: Instruction | None = None
+    """Who announced bytes last."""
+    passed: dict[int, tuple[int, Instruction]] = field(default_factory=dict)
+    """For each warp, the number of the phase that it last waited for, and where."""
 
     def state(self) -> str:
         """In words, for reports."""
@@ -67,10 +82,30 @@ def barrier_at(bind: Bind, g: Any, address: int) -> Mbarrier | None:
             "uninitialised-barrier",
             bind.at,
             f"no mbarrier was initialised at shared address {address}",
-            missing="an mbarrier.init that comes before",
             where=where(g),
         )
+        return None
+    _check_seen(bind, g, found)
     return found
+
+
+def _check_seen(bind: Bind, g: Any, barrier: Mbarrier) -> None:
+    """The initialisation comes before every use, and TMA needs a fence after it as well."""
+    clock = order_of(g.cta).clock[:, barrier.maker]
+    by_copy = bind.row.proxy == "async"
+    needed = barrier.shown if by_copy else barrier.made
+    unseen = [w for w in _warps_here(g) if clock[w] < needed]
+    if not unseen and (barrier.shown or not by_copy):
+        return
+    who = "TMA" if by_copy else f"warp {unseen[0]}"
+    g.cta.machine.findings.add(
+        "barrier-init-unseen",
+        bind.at,
+        f"{who} uses the mbarrier at {barrier.address}, whose initialisation at line "
+        f"{barrier.at.line} is not ordered before",
+        other=barrier.at,
+        where=where(g),
+    )
 
 
 def deliver(cta: Cta, barrier: Mbarrier, count: int, box: Box) -> None:
@@ -121,7 +156,9 @@ def _init(bind: Bind) -> Step:
             )
         warps = g.cta.warps
         made = Mbarrier(at, number, bind.at, number, told=Box.empty(warps), over=Box.empty(warps))
-        order_of(g.cta).release([int(g.warps[lane // 32])], made.over)
+        made.maker = int(g.warps[lane // 32])
+        made.made = int(order_of(g.cta).clock[made.maker, made.maker])
+        order_of(g.cta).release([made.maker], Box.empty(warps))
         found[at] = made
         g.cta.shared_written[at : at + 8] = True
 
@@ -158,9 +195,12 @@ def _arrive(bind: Bind) -> Step:
             arrivals = 1
             if announces and counts is not None:
                 barrier.bytes += int(counts[lane])
+                barrier.announcer = bind.at
             elif counts is not None:
                 arrivals = int(counts[lane])
-            order.release([int(g.warps[lane // 32])], barrier.told)
+            warp = int(g.warps[lane // 32])
+            barrier.arrivers[warp] = bind.at
+            order.release([warp], barrier.told)
             arrive(bind, g, barrier, arrivals)
 
     return run
@@ -193,6 +233,7 @@ def _expect(bind: Bind) -> Step:
             barrier = barrier_at(bind, g, int(places[lane]))
             if barrier is not None:
                 barrier.bytes += int(counts[lane])
+                barrier.announcer = bind.at
 
     return run
 
@@ -224,26 +265,60 @@ def _wait(bind: Bind) -> Step:
                 lambda: barrier.phase & 1 != bit,
                 ("mbarrier", barrier.address),
             )
-        here = active.reshape(-1, 32).any(axis=1)
-        order_of(g.cta).acquire(g.warps[here].tolist(), barrier.over)
+        for warp in _warps_here(g):
+            barrier.passed[warp] = (barrier.phase - 1, bind.at)
+        order_of(g.cta).acquire(_warps_here(g), barrier.over)
         write(g, np.bool_(True))
         return None
 
     return run
 
 
-@row("fence.mbarrier_init", "fence.acq_rel", "fence.sc", "membar", effect="orders")
+@row("fence.acq_rel", "fence.sc", "fence.acquire", "fence.release", "membar", effect="orders")
 def _fence(bind: Bind) -> Step:
-    return lambda g: None
+    wide = not {"cta", "cluster"} & set(bind.at.parts)
+
+    def run(g: Any) -> None:
+        if wide:
+            arrays_of(g.cta.machine).fence(g.cta, _warps_here(g))
+
+    return run
+
+
+@row("fence.mbarrier_init", effect="orders")
+def _fence_init(bind: Bind) -> Step:
+    return lambda g: _show_barriers(g)
 
 
 @row("fence.proxy.async", effect="orders")
 def _fence_proxy(bind: Bind) -> Step:
+    spaces = {p.partition("::")[0] for p in bind.at.parts[2:]} & {"shared", "global"}
+
     def run(g: Any) -> None:
-        here = g.active().reshape(-1, 32).any(axis=1)
-        order_of(g.cta).fence_proxy(g.warps[here].tolist())
+        _show_barriers(g)
+        order_of(g.cta).fence_proxy(
+            _warps_here(g),
+            shared=not spaces or "shared" in spaces,
+            wide=not spaces or "global" in spaces,
+        )
 
     return run
+
+
+def _warps_here(g: Any) -> list[int]:
+    here = g.active().reshape(-1, 32).any(axis=1)
+    found: list[int] = g.warps[here].tolist()
+    return found
+
+
+def _show_barriers(g: Any) -> None:
+    """Barriers that a warp initialised are there for the async proxy and for other warps."""
+    order = order_of(g.cta)
+    for warp in _warps_here(g):
+        for barrier in mbarriers(g.cta).values():
+            if barrier.maker == warp and not barrier.shown:
+                barrier.shown = int(order.clock[warp, warp])
+        order.clock[warp, warp] += 1
 
 
 @row("fence.proxy.tensormap", "fence.proxy.alias", effect="orders")

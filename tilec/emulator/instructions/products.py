@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilec.emulator.asynchrony import Groups, Work, issue
+from tilec.emulator.conflicts import Advice
 from tilec.emulator.gang import ACCUMULATING, FULL, MULTIPLIED, WARP
 from tilec.emulator.instructions.elements import decode, element_bytes
 from tilec.emulator.memory import gather
@@ -28,6 +29,9 @@ _STEP_BYTES = 32
 """Bytes of K in one instruction, for every element type."""
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)")
 _SPANS = {0: 0, 1: 128, 2: 64, 3: 32}
+_RESERVED = sum(1 << b for b in (14, 15, 30, 31, 46, 47, 48, *range(52, 62)))
+_PATTERN_ROWS = {0: 0, 32: 1, 64: 3, 128: 7}
+"""The address bits from bit 7 on that the swizzle mixes in; 0 where a pattern begins."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,31 @@ class Descriptor:
     leading: int
     stride: int
     span: int
+    base_offset: int = 0
+    reserved: int = 0
+    """The bits that must be 0."""
 
     @staticmethod
     def of(bits: int) -> Descriptor:
         """The fields."""
+        bits &= (1 << 64) - 1
         start, leading, stride = (((bits >> low) & 0x3FFF) << 4 for low in (0, 16, 32))
-        return Descriptor(start, leading, stride, _SPANS[bits >> 62 & 3])
+        span = _SPANS[bits >> 62 & 3]
+        return Descriptor(start, leading, stride, span, bits >> 49 & 7, bits & _RESERVED)
+
+    def faults(self) -> list[str]:
+        """What the format forbids, in words."""
+        found = []
+        if self.reserved:
+            found.append(f"reserved bits are set: {self.reserved:#018x}")
+        row = self.start >> 7 & _PATTERN_ROWS[self.span]
+        if self.span and row != self.base_offset & _PATTERN_ROWS[self.span]:
+            found.append(
+                f"it starts at shared address {self.start}, row {row} of its swizzle's pattern, "
+                f"and its base offset is {self.base_offset}; a pattern of {self.span}-byte rows "
+                f"begins at multiples of {8 * self.span}"
+            )
+        return found
 
 
 def operand_addresses(d: Descriptor, count: int, size: int, mn_major: bool) -> Any:
@@ -212,6 +235,7 @@ def _start(
         other = order.snapshot(warp)
         np.minimum(start.clock, other.clock, out=start.clock)
         np.minimum(start.proxy, other.proxy, out=start.proxy)
+        np.minimum(start.wide, other.wide, out=start.wide)
         start.known &= other.known
     party = Party(
         p.at,
@@ -242,9 +266,11 @@ def _shared_operand(
 ) -> Any:
     """An operand's elements as numbers [rows, k]; the access is watched."""
     size = element_bytes(type)
-    addresses = operand_addresses(Descriptor.of(bits), count, size, major)
+    descriptor, machine = Descriptor.of(bits), cta.machine
+    for wrong in descriptor.faults():
+        machine.findings.add("descriptor", p.at, wrong, where=f"CTA {cta.index}")
+    addresses = operand_addresses(descriptor, count, size, major)
     flat = addresses.reshape(-1)
-    machine = cta.machine
     limit = machine.program.static_shared + machine.dynamic_shared
     if int(flat.max()) + size > limit:
         machine.findings.add(
@@ -258,7 +284,10 @@ def _shared_operand(
     shadow = shadow_of(cta)
     found = shadow.work_reads(work.party, np.unique(flat // GRANULE))
     if found is not None:
-        tell(cta, p.at, found, "reads", "the product")
+        tell(cta, p.at, found, "reads", "the product", work.warps)
+    for watcher in machine.watchers:
+        if isinstance(watcher, Advice):
+            watcher.product(p.at, cta, _core_rows(addresses, size, major))
     if not cta.shared_written[flat].all():
         machine.findings.add(
             "uninitialised-memory",
@@ -268,6 +297,13 @@ def _shared_operand(
             where=f"CTA {cta.index}",
         )
     return decode(gather(cta.shared, flat, size), type).reshape(addresses.shape)
+
+
+def _core_rows(addresses: Any, size: int, mn_major: bool) -> Any:
+    """Addresses of the 16-byte rows that are read together, by 8: core matrices."""
+    way = addresses.T if mn_major else addresses
+    starts = way[:, :: 16 // size]
+    return [starts[n : n + 8, c] for n in range(0, len(starts), 8) for c in range(starts.shape[1])]
 
 
 def _multiply(

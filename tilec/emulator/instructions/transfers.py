@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tilec.emulator.arrays import thread_access, work_access
 from tilec.emulator.asynchrony import Groups, Work, issue
 from tilec.emulator.instructions.mbarriers import barrier_at, deliver
 from tilec.emulator.instructions.memory import address_of, in_global, in_shared, space_of
@@ -14,7 +15,7 @@ from tilec.emulator.order import order_of
 from tilec.emulator.program import Address, Number, Vector
 from tilec.emulator.shadow import GRANULE, Party, shadow_of, tell
 from tilec.emulator.table import Bind, Step, lanes_of, row, where
-from tilec.emulator.tensors import read_box, swizzled, write_box
+from tilec.emulator.tensors import box_bytes, faults, read_box, swizzled, write_box
 
 _SMALLEST = 16
 """Bytes that TMA moves at least; the unit of its swizzle."""
@@ -33,7 +34,11 @@ def _the_map(bind: Bind, g: Any, address: int) -> Any:
         g.cta.machine.findings.add(
             "tensor-map", bind.at, f"no tensor map lies at {address:#x}", where=where(g)
         )
-    return found
+        return None
+    wrong = faults(found)
+    for each in wrong:
+        g.cta.machine.findings.add("tensor-map", bind.at, each, where=where(g))
+    return None if wrong else found
 
 
 def box_addresses(map: Any, start: int) -> Any:
@@ -122,7 +127,10 @@ def _start_load(
         order.snapshot(warp),
         "the TMA load",
         "a wait for the phase of the mbarrier that the load signals",
+        signals=barrier,
+        phase=barrier.phase,
     )
+    barrier.fillers[warp] = bind.at
     shadow.enter(party)
     pieces = box_addresses(map, address)
 
@@ -131,6 +139,7 @@ def _start_load(
         if found is not None:
             tell(cta, bind.at, found, "writes", "the TMA load")
         buffer = cta.machine.memory.at(map.address)
+        work_access(cta, party, buffer, box_bytes(map, buffer, start), writes=False)
         rows = read_box(map, buffer, start).reshape(-1, _SMALLEST)
         scatter(cta.shared, pieces, rows)
         cta.shared_written[pieces[:, None] + np.arange(_SMALLEST)] = True
@@ -190,18 +199,23 @@ def _start_store(
     )
     shadow.enter(party)
     pieces = box_addresses(map, address)
+    written = order.fresh_bit()
     held: list[Any] = []
 
     def read() -> None:
         found = shadow.work_reads(party, granules_of(pieces, _SMALLEST))
         if found is not None:
-            tell(cta, bind.at, found, "reads", "the TMA store")
+            tell(cta, bind.at, found, "reads", "the TMA store", (warp,))
         held.append(gather(cta.shared, pieces, _SMALLEST).reshape(-1, map.element_bytes))
 
     def write() -> None:
-        write_box(map, cta.machine.memory.at(map.address), start, held[0])
+        buffer = cta.machine.memory.at(map.address)
+        index = box_bytes(map, buffer, start)
+        work_access(cta, party, buffer, index, writes=True, bits=written)
+        write_box(map, buffer, start, held[0])
 
     work = Work("tma-store", bind.at, cta, party, [read, write], warps=(warp,))
+    work.written = written
     groups = bulk_groups(cta, warp)
     groups.add(work)
     issue(work)
@@ -234,6 +248,7 @@ def _wait_bulk(bind: Bind) -> Step:
                         work.advance()
                 else:
                     work.finish()
+                    order.learn(warp, work.written)
                 order.learn(warp, work.party.bits)
             if not reads_only:
                 groups.closed = groups.closed[count:]
@@ -303,6 +318,8 @@ def _start_copy(
             if not taken:
                 continue
             for buffer, which in in_global(bind, g, outof, int(taken), lanes):
+                offsets = outof[which] - buffer.address
+                thread_access(cta, bind.at, warp, buffer, offsets, int(taken), writes=False)
                 rows[which, : int(taken)] = gather(
                     buffer.data, outof[which] - buffer.address, int(taken)
                 )
