@@ -14,7 +14,7 @@ from tilec.frontend.words import language_words
 
 LEAST = 50
 MISSING_NOTHING: dict[str, int] = {}
-_ARITHMETIC = ("+", "-", "*", "min", "max", "**", "abs", "negated", "where", "rowmax")
+_ARITHMETIC = ("+", "-", "*", "min", "max", "**", "abs", "negated", "where")
 _INTEGER = ("//", "%", "&", "|", "^", "<<", ">>", "~")
 _COMPARED = ("<", "<=", ">", ">=", "==", "!=")
 _SYNTAX = ("@", ".T", "at", "store at", "update at places", "broadcast", "scalar meets tile",

@@ -93,12 +93,12 @@ class Expressions:
     def _ways(self, dtype: str, axes: Axes) -> list[Callable[[str, Axes, int], Value]]:
         ways: list[Callable[[str, Axes, int], Value]] = [self._leaf, self._cast]
         if dtype == "bool":
-            ways += [self._compare, self._compare, self._logic, self._quantified]
+            ways += [*[self._compare] * 9, self._logic, self._logic, self._quantified]
         elif dtype in INTEGERS:
-            ways += [self._integer, self._integer, self._choice, self._reduced, self._scanned]
+            ways += [*[self._integer] * 4, self._choice, self._reduced, self._scanned]
             ways += [self._unary, self._place] if dtype == "s32" else [self._unary]
         elif dtype in FLOATS:
-            ways += [self._float, self._float, self._choice, self._reduced, self._function]
+            ways += [*[self._float] * 4, self._choice, self._reduced, self._function]
             ways += [self._unary, self._scanned]
         if len(axes) == 2:
             ways += [self._transposed]
@@ -127,15 +127,15 @@ class Expressions:
 
     def _leaf(self, dtype: str, axes: Axes, depth: int) -> Value:
         fitting = [v for v in self.known if v.dtype == dtype and v.axes == axes]
-        draw = self.chance.random()
-        if fitting and draw < 0.6:
+        if fitting and self.chance.random() < 0.6:
             return self.chance.choice(fitting)
-        if draw < 0.66 and dtype in (*INTEGERS, *FLOATS) and axes:
+        draw = self.chance.random()
+        if draw < 0.1 and dtype in (*INTEGERS, *FLOATS) and axes:
             return self._filled(dtype, axes)
-        if dtype == "s32" and len(axes) == 1 and axes[0].is_tile and draw < 0.75:
+        if dtype == "s32" and len(axes) == 1 and axes[0].is_tile and draw < 0.3:
             self.note("index", "s32")
             return whole("s32", f"({axes[0].index} + 0)", axes)
-        if draw < 0.85 and axes and all(a.is_tile for a in axes):
+        if draw < 0.25 and axes and all(a.is_tile for a in axes):
             return self._gathered(dtype, axes)
         return self._element(dtype, axes)
 
@@ -163,7 +163,7 @@ class Expressions:
     def literal(self, dtype: str) -> Value:
         """A weak literal that the type holds."""
         if dtype in INTEGERS:
-            return whole(dtype, str(self.chance.randrange(8)), ())
+            return whole(dtype, str(self.chance.randint(1, 8)), ())
         text = self.chance.choice(("0.25", "0.5", "1.5", "2", "1"))
         return number(dtype, text, (), 2.0, 2, 0.0)
 
@@ -262,7 +262,7 @@ class Expressions:
             y = self.literal(dtype)
         self.note(op, dtype)
         if op == "**":
-            return x.said(f"({x.text}) ** {self.chance.randrange(4)}")
+            return x.said(f"({x.text}) ** {self.chance.randint(1, 4)}")
         if op in ("min", "max"):
             return x.said(f"{op}({x.text}, {y.text})")
         return x.said(f"({x.text} {op} {y.text})")
@@ -274,7 +274,10 @@ class Expressions:
         return x.said(f"abs({x.text})" if op == "abs" else f"({op}{x.text})")
 
     def _choice(self, dtype: str, axes: Axes, depth: int) -> Value:
-        condition = self.wide("bool", axes, depth, exact=True)
+        if self.chance.random() < 0.5:
+            condition = self._compare("bool", axes, depth)
+        else:
+            condition = self.wide("bool", axes, depth, exact=True)
         x, y = self.pair(dtype, axes, depth)
         self.note("where", dtype)
         return joined(x, y, f"where({condition.text}, {x.text}, {y.text})")

@@ -18,6 +18,7 @@ from tests.fuzz.statements import Statements
 from tests.fuzz.values import DTYPES, Axis, TooLarge, Value
 
 _SIZES = (1, 2, 5, 15, 16, 17, 31, 33, 40, 48, 64, 65)
+_RESULTS = (*DTYPES, "f32", "f32", "f32", "f32", "s32")
 _MARGIN = 4.0
 """Executors may round alike or not: what both may be off, and a little."""
 
@@ -93,9 +94,9 @@ class _Writer(Statements):
             extent = self.chance.choice(("7", "16", "20", *"MNK"))
             most = self.dims.get(extent) or (int(extent) if extent.isdigit() else 0)
             axes = (*tiles, Axis(":", extent, most))
-        dtype = self.chance.choice(DTYPES)
-        for _ in range(self.chance.randint(1, 2)):
-            found = self.statement(self.chance.choice(DTYPES), axes)
+        dtype = self.chance.choice(_RESULTS)
+        for _ in range(self.chance.choice((1, 2, 2))):
+            found = self.statement(self.chance.choice(_RESULTS), axes)
             if found is not None:
                 self.known.append(found)
         value = self.statement(dtype, axes) or self.value(dtype, axes, 2)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.fuzz.expressions import STATIC, Axes, Expressions, subscripts
+from tests.fuzz.calls import Calls
+from tests.fuzz.expressions import STATIC, Axes
 from tests.fuzz.values import (
     DIGITS,
     FLOATS,
@@ -28,40 +29,17 @@ from tests.fuzz.values import (
 )
 
 _PAIRS = (
-    ("bf16", "bf16"), ("f16", "f16"), ("f32", "f32"), ("tf32", "tf32"), ("f64", "f64"),
+    ("bf16", "bf16"), ("f16", "f16"), ("f32", "f32"), ("f32", "f32"),
+    ("tf32", "tf32"), ("f64", "f64"),
     ("e4m3", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "e4m3"), ("e5m2", "e5m2"),
     ("s8", "s8"), ("s8", "u8"), ("u8", "s8"), ("u8", "u8"),
 )  # fmt: skip
 _TENSOR_BITS = 11
 """Sums of no more bits are exact in every tensor core."""
-_UPDATES = {"add": "+", "min": "", "max": "", "and": "&", "or": "|", "xor": "^"}
 
 
-class Statements(Expressions):
-    """Draws statements into ``lines``; heads of the file stand in ``imports`` and ``functions``."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.lines: list[str] = []
-        self.depth = 1
-        self.imports: list[str] = []
-        self.functions: list[str] = []
-        self.updated: list[str] = []
-        """Arrays that are ``inout``; what they end as is exact."""
-
-    def line(self, text: str) -> None:
-        """One line at the current depth."""
-        self.lines.append("    " * self.depth + text)
-
-    def named(self, value: Value, stem: str = "v") -> Value:
-        """Bind a value to a name."""
-        name = self.fresh(stem)
-        self.line(f"{name} = {value.text}")
-        return value.said(name)
-
-    def _import(self, line: str) -> None:
-        if line not in self.imports:
-            self.imports.append(line)
+class Statements(Calls):
+    """Draws statements into ``lines``, each in one of many ways."""
 
     def statement(self, dtype: str, axes: Axes) -> Value | None:
         """Some lines, and the value that they make; None where what was drawn does not work out."""
@@ -74,7 +52,7 @@ class Statements(Expressions):
         if dtype in ("f32", "s32", "f64"):
             ways += [self._product] * 4
         if dtype == "f32":
-            ways += [self._softmax, self._softmax, self._ptx, self._library]
+            ways += [*[self._softmax] * 5, self._ptx, self._library]
         ways += [self._pinned, self._scatter, self._length]
         lines, known, used = len(self.lines), len(self.known), self.used.copy()
         depth = self.depth
@@ -134,7 +112,7 @@ class Statements(Expressions):
 
     def _watch(self, dtype: str, axes: Axes) -> Value:
         x = self.named(self.value(dtype, axes, 2))
-        word = self.chance.choice(("static_assert", "static_assert", "print", "assert"))
+        word = self.chance.choice((*["static_assert"] * 6, "print", "assert"))
         self.note(word, "any")
         if word == "print":
             self.line(f'print("v", {x.text})')
@@ -152,7 +130,8 @@ class Statements(Expressions):
         x = self.value(dtype, axes, 2)
         name = self.fresh("v")
         self.line(f"{name} = {x.text}")
-        condition = self.value("bool", (), 2, exact=True)
+        draw = self._logic if self.chance.random() < 0.5 else self._compare
+        condition = draw("bool", (), 1)
         self.note("if", dtype)
         self.line(f"if {condition.text}:")
         self.depth += 1
@@ -290,7 +269,7 @@ class Statements(Expressions):
         second = f"({y.text}).T" if turned else f"({y.text})"
         self.note("@", f"{left} {right}")
         text = f"({x.text}) @ {second}"
-        if left == "f32" and self.chance.random() < 0.5:
+        if left == "f32" and self.chance.random() < 0.95:
             self.note("dot", left)
             text = f"dot({x.text}, {second})"
         made = self._product_value(x, y, k.most, dtype, axes)
@@ -316,7 +295,7 @@ class Statements(Expressions):
         if len(axes) != 1 or not axes[0].is_tile:
             raise TooLarge
         loop, k = self._loop(axes)
-        join = self.chance.random() < 0.4
+        join = self.chance.random() < 0.6
         m, total, r, s = (self.fresh(x) for x in ("m", "total", "r", "score"))
         i = axes[0].index
         if join:
@@ -340,103 +319,3 @@ class Statements(Expressions):
         self.note("rowsum", "f32")
         rows = x.said("", axes=axes)
         return self.named(approximate(rows, f"{m} + log2({total})", 32.0, 1.5, 2.0**-12))
-
-    # --- functions, instructions, memory ----------------------------------------------------------
-
-    def _call(self, dtype: str, axes: Axes) -> Value:
-        if dtype in STORED or dtype == "bool":
-            raise TooLarge
-        f = self.fresh("fun")
-        x, y = self.value(dtype, axes, 2), self.value(dtype, axes, 2)
-        self.note("fn", dtype)
-        if self.chance.random() < 0.5:
-            self.functions.append(f"fn {f}(a, b):\n    return min(a, b), max(a, b)\n")
-            a, b = self.fresh("v"), self.fresh("v")
-            self.line(f"{a}, {b} = {f}({x.text}, {y.text})")
-            self.known.append(joined(x, y, b))
-            return joined(x, y, a)
-        self.functions.append(
-            f"fn {f}[T: dtype](a: T, b: T) -> T:\n    c = max(a, b)\n    return c\n"
-        )
-        return self.named(joined(x, y, f"{f}({x.text}, b={y.text})"))
-
-    def _library(self, dtype: str, axes: Axes) -> Value:
-        name = self.chance.choice(("sin", "cos", "erf", "sigmoid", "tanh"))
-        self._import("import std.math")
-        x = self.value(dtype, axes, 2)
-        self.note(f"std.{name}", dtype)
-        return self.named(approximate(x, f"math.{name}({x.text})", 1.0, 1.2, 2.0**-20))
-
-    def _ptx(self, dtype: str, axes: Axes) -> Value:
-        f = self.fresh("fun")
-        self.functions.append(f"fn {f}(a, b):\n    return max(a, b)\n")
-        x, y = self.value(dtype, axes, 2), self.value(dtype, axes, 2)
-        self.note("ptx", dtype)
-        text = f'ptx[f32]("max.f32 {{0}}, {{1}}, {{2}};", {x.text}, {y.text}, meaning={f})'
-        return self.named(joined(x, y, text))
-
-    def _custom(self, dtype: str, axes: Axes) -> Value:
-        """``reduce`` and ``scan`` by a function of the file."""
-        if len(axes) > 1:
-            raise TooLarge
-        inner, place, _ = self.along(axes)
-        f, word = self.fresh("fun"), self.chance.choice(("reduce", "scan"))
-        self.functions.append(f"fn {f}(a, b):\n    return max(a, b)\n")
-        x = self.value(dtype, inner, 1)
-        low = {"s8": -128, "s16": -(2**15), "s32": -(2**31), "s64": -(2**63)}.get(dtype, 0)
-        identity = "-inf" if dtype in FLOATS else str(low)
-        self.note(word, dtype)
-        text = f"{word}({f}, {x.text}, axis={place}, identity={identity})"
-        if word == "scan":
-            text = f"max({text}, axis={place})"
-        return self.named(x.said(text, axes=axes))
-
-    def _sum_in_order(self, dtype: str, axes: Axes) -> Value:
-        """A strict sum along an axis that is there whole."""
-        if len(axes) > 1 or dtype in ("f16", "bf16"):
-            raise TooLarge
-        inner, place, extra = self.along(axes)
-        name = self.fresh("v")
-        self.line("strict:")
-        x = self._element(dtype, inner)
-        self.note("strict", dtype)
-        self.line(f"    {name} = sum({x.text}, axis={place})")
-        return summed(x, extra.most, dtype, name, axes)
-
-    def _update(self, dtype: str, axes: Axes) -> Value:
-        """Atomic updates, each of an element of its own or in an order that does not matter."""
-        if not axes:
-            raise TooLarge
-        kind = self.chance.choice(("s32", "u32", "s64", "u64"))
-        outer = (self.batch,) if self.batch else ()
-        name = self.array(kind, (*outer, *axes), "inout ")
-        self.updated.append(name)
-        x = self.value(kind, axes, 2)
-        place = f"{name}[{subscripts((*outer, *axes))}]"
-        words = [*_UPDATES, "exchange", "compare_exchange"]
-        word = self.chance.choice(words)
-        self.note(f"atomic_{word}", kind)
-        expected = "0, " if word == "compare_exchange" else ""
-        call = f"atomic_{word}({place}, {expected}{x.text})"
-        if self.chance.random() < 0.5:
-            self.known.append(self.named(whole(kind, call, axes)))
-        else:
-            self.line(call)
-        once = not outer and [a.is_tile for a in axes[:2]] in ([True], [True, False])
-        if once and word in ("add", "and", "or", "xor") and self.chance.random() < 0.4:
-            total = self.array(kind, (Axis("0", "3", 1),), "inout ")
-            self.updated.append(total)
-            self.note("update at places", kind)
-            self.line(f"{total}.at({axes[0].index} % 4, drop) {_UPDATES[word]}= 3")
-        return self.named(self.value(dtype, axes, 1))
-
-    def _scatter(self, dtype: str, axes: Axes) -> Value:
-        if len(axes) != 1 or not axes[0].is_tile or self.batch:
-            raise TooLarge
-        x = self.named(self.value(dtype, axes, 2, exact=True))
-        name = self.array(dtype, axes, "inout ")
-        self.updated.append(name)
-        self.note("store at", dtype)
-        shift = self.chance.choice(("- 1", "+ 2", "* 2"))
-        self.line(f"{name}.at({axes[0].index} {shift}, drop) = {x.text}")
-        return x
