@@ -1,7 +1,7 @@
-"""Random calls: functions of the file and of the library, instructions, updates and stores in memory.
+"""Random calls: functions of the file and of the library, instructions, updates in memory.
 
-Idea: each way writes some lines and gives a value, as in ``statements``, which draws them. Updates go
-to an element of each iteration's own, or in an order that does not matter.
+Idea: each way writes some lines and gives a value, as in ``statements``, which draws them. Updates
+go to an element of each iteration's own, or in an order that does not matter.
 
 Never: updates an array that something else in the launch reads or writes.
 """

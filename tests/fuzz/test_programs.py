@@ -26,7 +26,8 @@ _ASSEMBLED_EACH = 40
 
 def report(seeds: Iterable[int]) -> tuple[list[str], Counter[str], Counter[tuple[str, str]]]:
     """Failures in full, refusals by reason, and what the programs used."""
-    failures, refusals, used = [], Counter[str](), Counter[tuple[str, str]]()
+    failures: list[str] = []
+    refusals, used = Counter[str](), Counter[tuple[str, str]]()
     for seed in seeds:
         program = generate(seed)
         used += program.used
