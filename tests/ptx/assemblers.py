@@ -29,3 +29,9 @@ def assemble_cleanly(text: str, target: str = "sm_90a") -> list[Assembled]:
         assert not assembled.losses, assembled.log
         assert assembled.spill_bytes == 0, assembled.log
     return done
+
+
+def assembled_for(text: str, target: str) -> None:
+    """Assemble with every ptxas there is, if there is one; advice about speed is left aside."""
+    for ptxas in assemblers():
+        assemble(text, target, ptxas=ptxas)

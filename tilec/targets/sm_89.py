@@ -11,7 +11,7 @@ from tilec.targets.base import MMA_16_BIT, MMA_FP8, MMA_INTEGER, MMA_TF32, Targe
 
 SM_89 = Target(
     name="sm_89",
-    ptx_version="8.0",
+    ptx_version="8.4",  # of mma.sync on 8-bit floats; their cvt is of 8.1 (PTX ISA, mma and cvt)
     sms=128,
     registers_per_thread=255,
     registers_per_sm=65536,

@@ -123,7 +123,7 @@ def _widen_integers(
 
 def _need_eight(sel: Selector, dtype: DType) -> None:
     if not sel.ctx.target.has_fp8_casts:
-        raise Refused(f"{sel.ctx.target.name} has no casts of {dtype}: compile with --sm 89 or 90")
+        raise Refused(f"{sel.ctx.target.name} has no casts of {dtype}", "compile for --sm 89 or 90")
 
 
 def _widen_eight(

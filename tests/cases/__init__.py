@@ -1,0 +1,1 @@
+"""Faults that other compilers of kernels had, each as a small program whose result is known."""
