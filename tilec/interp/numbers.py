@@ -207,7 +207,9 @@ def encode(dtype: DType, values: Data, into: np.dtype[Any]) -> Data:
         return values.astype(into)
     exact = values if values.dtype == np.float32 else rounded(dtype, values)
     if dtype.name == "bf16":
-        return (exact.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+        upper = (exact.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+        # The mantissa of a NaN may lie in the lower half alone: it stays one.
+        return np.where(np.isnan(exact), upper | np.uint16(0x40), upper)
     table = _fp8_values(dtype.name)
     finite = 0x7F if dtype.name == "e4m3" else 0x7C
     codes = np.searchsorted(table[:finite], np.abs(exact)).astype(np.uint8)
