@@ -1,4 +1,4 @@
-"""Values as memory holds them: what a narrow type cannot say of a value must not change its kind."""
+"""Values as memory holds them: what a narrow type cannot say of a value keeps its kind."""
 
 from __future__ import annotations
 
