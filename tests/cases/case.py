@@ -113,7 +113,7 @@ def case(id: str, kind: str, source: str, refusal: str = "") -> Callable[[Any], 
 
 def all_cases() -> list[Case]:
     """Every case, by its id."""
-    from tests.cases import language, memory, products, rows, shapes, types  # noqa: F401
+    from tests.cases import language, loops, memory, products, rows, shapes, types  # noqa: F401
 
     return [CASES[id] for id in sorted(CASES)]
 
