@@ -51,6 +51,7 @@ LISTED = {
     "combining elements of 64 bits": r"a shuffle moves 32 bits",
     "combining a vector that warps have copies of": r"^some warps of a row hold copies",
     "products of 8-bit elements along a loop pinned": r"^no tensor core .* is no multiple of 32$",
+    "homes in shared memory of tiles": r"windows of \d+ rows do not lie evenly",
     "tiles that are more than registers": r"elements for each of|does not fit the registers",
 }
 """Openings of the items under "What this version refuses", and what their messages hold."""
