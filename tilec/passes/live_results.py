@@ -2,7 +2,8 @@
 
 A product adds to its accumulator in place. Whatever else runs along a result's axes and is needed
 afterwards has registers of its own, such as the sum that a product is subtracted from. A tile of
-one repeated value, or of a spread vector, is made where it is needed and counts nothing.
+one repeated value, of a spread vector, or computed from such tiles alone, can as well be made where
+it is needed and counts nothing, so the count does not depend on the order of independent lines.
 
 Nothing here chooses; the count bounds the tiles that ``choose-tiles`` ranks.
 """
@@ -24,13 +25,23 @@ def live_results(axes: Axes, region: Region, dots: list[tile.Dot]) -> int:
     """The most results' worth of registers that are live at one product, at least one."""
     shapes = {axes.all_of(op.out) for op in dots}
     most = ACCUMULATOR_BITS
+    cheap: dict[Value[Any], bool] = {}
 
     def bits(value: Value[Any]) -> int:
         if not isinstance(value.type, Tile) or axes.all_of(value) not in shapes:
             return 0
-        if isinstance(value.owner, math.Fill | math.Broadcast) or value.type.dtype.bits < 8:
+        if value.type.dtype.bits < 8 or made_anywhere(value):
             return 0
         return value.type.dtype.bits
+
+    def made_anywhere(value: Value[Any]) -> bool:
+        if value not in cheap:
+            op = value.owner
+            cheap[value] = isinstance(op, math.Fill | math.Broadcast) or (
+                isinstance(op, math.Elementwise | math.Cast)
+                and all(map(made_anywhere, op.operands))
+            )
+        return cheap[value]
 
     def visit(body: Region, after: set[Value[Any]]) -> None:
         """Note what is live at each product of a region, where ``after`` is live behind it."""
