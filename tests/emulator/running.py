@@ -33,14 +33,27 @@ def emulated(
     program: str, arrays: dict[str, np.ndarray], *, order: str = "in order", seed: int = 0
 ) -> Emulated:
     """Compile an example for row-major, aligned arrays and emulate its one launch."""
+    held = {name: a.copy() for name, a in arrays.items()}
+    text, launch = prepared(program, held)
+    findings, _ = emulate(text, launch, choice=Choice(order, seed))
+    return Emulated(held, findings)
+
+
+def prepared(
+    program: str, held: dict[str, np.ndarray], bounds: dict[str, int] | None = None
+) -> tuple[SourceFile, Launch]:
+    """An example's PTX and its one launch on row-major, aligned arrays, changed in place.
+
+    ``bounds`` is what the compiler may take the sizes for, instead of those of the arrays.
+    """
     path = EXAMPLES / f"{program}.tk"
     source, target = SourceFile(path.name, path.read_text()), by_name("sm_90")
-    dims = bind_dims(front(source, None, {}, target).kernels[0], arrays)
+    dims = bind_dims(front(source, None, {}, target).kernels[0], held)
     facts = Facts(
-        tuple((n, ArrayFacts(a.ndim - 1, 16)) for n, a in arrays.items()), tuple(dims.items())
+        tuple((n, ArrayFacts(a.ndim - 1, 16)) for n, a in held.items() if a.ndim),
+        tuple((dims if bounds is None else bounds).items()),
     )
     compiled = compile_source(source, None, {}, target, facts)
-    held = {name: a.copy() for name, a in arrays.items()}
     grid = int(evaluate(compiled.grid, {n: a.shape for n, a in held.items()}, {}))
     launch = Launch(
         (grid, 1, 1),
@@ -49,15 +62,15 @@ def emulated(
         tuple(_value(held, p) for p in compiled.parameters),
         {name: a.reshape(-1).view(np.uint8) for name, a in held.items()},
     )
-    text = SourceFile(f"{program}.ptx", compiled.ptx)
-    findings, _ = emulate(text, launch, choice=Choice(order, seed))
-    return Emulated(held, findings)
+    return SourceFile(f"{program}.ptx", compiled.ptx), launch
 
 
 def _value(arrays: dict[str, np.ndarray], parameter: tuple[Any, ...]) -> Value:
     what, name, *rest = parameter
     array = arrays[name]
     match what:
+        case "scalar":
+            return Bits(array.tobytes())
         case "pointer":
             return BufferPointer(name)
         case "extent":

@@ -74,7 +74,8 @@ class _Bytes:
 class Arrays:
     """The global memory of a launch."""
 
-    ctas: dict[int, int] = field(default_factory=dict)
+    ctas: int = 0
+    """How many have a number."""
     buffers: dict[int, _Bytes] = field(default_factory=dict)
     works: list[Party] = field(default_factory=list)
     flags: dict[int, Box] = field(default_factory=dict)
@@ -86,7 +87,11 @@ class Arrays:
 
     def number(self, cta: Any) -> int:
         """A CTA's number."""
-        return self.ctas.setdefault(id(cta), len(self.ctas))
+        return int(cta.keep("number", lambda _: self._next()))
+
+    def _next(self) -> int:
+        self.ctas += 1
+        return self.ctas - 1
 
     def _bytes(self, buffer: Any) -> _Bytes:
         found = self.buffers.get(buffer.address)

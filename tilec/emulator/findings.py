@@ -53,8 +53,9 @@ CLASSES: dict[str, FindingClass] = {
         ),
         FindingClass(
             "missing-wgmma-fence",
-            "A product uses registers that were written after the last wgmma.fence.",
-            "a wgmma.fence between the write and the product",
+            "A product uses registers that something else touched after the last wgmma.fence, or "
+            "no fence came before the first product.",
+            "a wgmma.fence between the access and the product",
         ),
         FindingClass(
             "accumulator-in-flight",

@@ -71,7 +71,9 @@ class Gang:
     owners: dict[tuple[str, int], Any] = field(default_factory=dict)
     """The product in flight that owns a row."""
     fresh: bytearray = field(default_factory=bytearray)
-    """32-bit registers written since the last wgmma.fence."""
+    """Registers of products that something else touched since the last wgmma.fence."""
+    fenced: bool = False
+    """Whether a wgmma.fence came at all."""
     stack: list[Reconvergence] = field(default_factory=list)
     waiting: Any = None
     """Why the gang does not go on: a `Block`, or None."""
@@ -123,6 +125,7 @@ class Gang:
             ],
         )
         made.steps, made.fresh = self.steps, bytearray(self.fresh)
+        made.fenced = self.fenced
         return made
 
     def active(self) -> Mask:
@@ -175,7 +178,18 @@ class Gang:
             self._become(self.part((of_warp == distinct[0]) | ~alive))
 
     def _become(self, other: Gang) -> None:
-        for name in ("warps", "banks", "states", "mask", "valid", "owners", "stack", "pc", "fresh"):
+        for name in (
+            "warps",
+            "banks",
+            "states",
+            "mask",
+            "valid",
+            "owners",
+            "stack",
+            "pc",
+            "fresh",
+            "fenced",
+        ):
             setattr(self, name, getattr(other, name))
         self.lanes = len(self.warps) * WARP
         self._see()

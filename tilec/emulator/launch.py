@@ -76,9 +76,25 @@ def emulate(
     """Run one kernel of a PTX text; the findings, and the machine as it ended."""
     programs = parse_ptx(ptx)
     program = programs[kernel] if kernel is not None else only(programs, ptx)
+    return start(program, ptx, launch, choice)
+
+
+def start(
+    program: Program,
+    ptx: SourceFile,
+    launch: Launch,
+    choice: Choice | None = None,
+    *,
+    limit: int | None = None,
+    advise: bool = False,
+) -> tuple[Findings, Machine]:
+    """Run a kernel that is parsed; the findings, and the machine as it ended."""
     machine = Machine(
         program, ptx, launch.grid, launch.block, launch.dynamic_shared, choice=choice or Choice()
     )
+    machine.advise = advise
+    if limit is not None:
+        machine.limit = limit
     for name, data in launch.buffers.items():
         machine.memory.add(name, data, written=launch.written.get(name, True))
     _fill_parameters(machine, program, launch)

@@ -19,7 +19,7 @@ from tilec.emulator.cta import Cta
 from tilec.emulator.deadlock import at_exit, report
 from tilec.emulator.findings import Findings
 from tilec.emulator.gang import WARP, Gang, Lanes
-from tilec.emulator.liveness import roles
+from tilec.emulator.liveness import registers_of, roles
 from tilec.emulator.memory import PARAMETERS, Global
 from tilec.emulator.program import Instruction, Program
 from tilec.emulator.schedule import Choice
@@ -76,6 +76,14 @@ class Machine:
         self.in_flight: list[Any] = []
         """Work that proceeds on its own: copies and products; see `asynchrony`."""
         self.meets = _meeting_points(self.program)
+        self.product_rows = {
+            r.row
+            for at in self.program.instructions
+            if at.parts[:2] == ("wgmma", "mma_async")
+            for operand in at.operands
+            for r in registers_of(operand)
+            if r.bank == "b32"
+        }
         self.steps = [self._bind(at, n) for n, at in enumerate(self.program.instructions)]
 
     def keep(self, name: str, make: Callable[[Machine], Any]) -> Any:
@@ -86,7 +94,7 @@ class Machine:
 
     def _bind(self, at: Instruction, number: int) -> Step:
         found = find(at)
-        bind = Bind(self, self.program, self.source, at, found)  # type: ignore[arg-type]
+        bind = Bind(self, self.program, self.source, at, found, number)  # type: ignore[arg-type]
         if found is None:
             raise bind.fail("this instruction is beyond the emulator")
         step = found.build(bind)
@@ -204,7 +212,7 @@ class Machine:
         """Run until the gang waits, ends, or its quantum is over."""
         g.waiting = None
         steps, executed = self.steps, self.executed
-        for _ in range(self.choice.quantum(g)):
+        for _ in range(min(self.choice.quantum(g), self.limit - self.steps_taken + 1)):
             if g.stack and g.pc == g.stack[-1].meet:
                 g.meet()
             if g.pc >= len(steps):

@@ -82,6 +82,12 @@ class Order:
         self._tell(warp, made)
         return made
 
+    def issue(self, warp: int) -> Box:
+        """What a warp knows as it starts work; what it does from now on is another epoch."""
+        made = self.snapshot(warp)
+        self.clock[warp, warp] += 1
+        return made
+
     def release(self, warps: Iterable[int], box: Box) -> None:
         """The warps tell the box what they did and know; what they do next is another epoch."""
         for warp in warps:

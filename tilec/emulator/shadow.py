@@ -19,7 +19,7 @@ from tilec.emulator.program import Instruction
 
 GRANULE = 2
 Index = npt.NDArray[np.int64]
-_NEVER = 0
+_EVER = 1 << 40
 
 
 @dataclass(eq=False)
@@ -35,6 +35,8 @@ class Party:
     waits: str = "a wait for it"
     reads: list[Index] = field(default_factory=list)
     number: int = -1
+    issued: int = 0
+    """When it was issued, in accesses of the shadow."""
     signals: Any = None
     """The mbarrier that it fills, and in which phase."""
     phase: int = 0
@@ -54,6 +56,10 @@ class Shadow:
         self.write_at = np.zeros(count, np.int32)
         self.read_epoch = np.zeros((order.warps, count), np.int32)
         self.read_at = np.zeros((order.warps, count), np.int32)
+        self.write_time = np.zeros(count, np.int32)
+        self.read_time = np.zeros((order.warps, count), np.int32)
+        self.time = 0
+        """Accesses so far."""
         self.works: list[Party] = []
         self.readers: list[Party] = []
         """Work that reads and that some warp does not know to be finished."""
@@ -65,6 +71,8 @@ class Shadow:
         found = self._writes_before(granules, self.order.clock[warp], self.order.known[warp])
         self.read_epoch[warp, granules] = self.order.clock[warp, warp]
         self.read_at[warp, granules] = line
+        self.time += 1
+        self.read_time[warp, granules] = self.time
         return found
 
     def write(self, warp: int, granules: Index, line: int) -> tuple[Any, str] | None:
@@ -78,19 +86,21 @@ class Shadow:
         self.writer[granules] = warp
         self.epoch[granules] = self.order.clock[warp, warp]
         self.write_at[granules] = line
+        self.time += 1
+        self.write_time[granules] = self.time
         return found
 
     # --- work in flight --------------------------------------------------------------------------
 
     def enter(self, party: Party) -> None:
         """A piece of work gets a number."""
-        party.number = len(self.works)
+        party.number, party.issued = len(self.works), self.time
         self.works.append(party)
 
     def work_reads(self, party: Party, granules: Index) -> tuple[Any, str] | None:
         """Work reads; generic writes must have gone through a proxy fence."""
         start = party.start
-        found = self._writes_before(granules, start.proxy, start.known | party.bits)
+        found = self._writes_before(granules, start.proxy, start.known | party.bits, party.issued)
         if found is not None and found[1] == "write":
             unfenced = self._writes_before(granules, start.clock, start.known | party.bits)
             if unfenced is None or unfenced[1] != "write":
@@ -104,8 +114,8 @@ class Shadow:
         """Work writes; whoever used the memory before must have come to an end."""
         start = party.start
         found = (
-            self._writes_before(granules, start.clock, start.known | party.bits)
-            or self._reads_before(granules, start.clock, skip=-1)
+            self._writes_before(granules, start.clock, start.known | party.bits, party.issued)
+            or self._reads_before(granules, start.clock, skip=-1, since=party.issued)
             or self._work_before(granules, start.known | party.bits)
         )
         self.writer[granules] = -2
@@ -115,13 +125,17 @@ class Shadow:
 
     # --- questions -----------------------------------------------------------------------------
 
-    def _writes_before(self, granules: Index, clock: Any, known: int) -> tuple[Any, str] | None:
+    def _writes_before(
+        self, granules: Index, clock: Any, known: int, since: int = _EVER
+    ) -> tuple[Any, str] | None:
         writer = self.writer[granules]
         by_warp = writer >= 0
         if by_warp.any():
             late = by_warp & (self.epoch[granules] > clock[np.maximum(writer, 0)])
             if late.any():
                 place = int(granules[np.argmax(late)])
+                if self.write_time[place] > since:
+                    return (int(self.write_at[place]), int(self.writer[place])), "writes early"
                 return int(self.write_at[place]), "write"
         by_work = writer == -2
         if by_work.any():
@@ -131,14 +145,19 @@ class Shadow:
                     return work, "work"
         return None
 
-    def _reads_before(self, granules: Index, clock: Any, skip: int) -> tuple[Any, str] | None:
+    def _reads_before(
+        self, granules: Index, clock: Any, skip: int, since: int = _EVER
+    ) -> tuple[Any, str] | None:
         epochs = self.read_epoch[:, granules]
         late = epochs > np.asarray(clock)[:, None]
         if skip >= 0:
             late[skip] = False
         if late.any():
             warp, place = np.unravel_index(int(np.argmax(late)), late.shape)
-            return int(self.read_at[warp, granules[place]]), "read"
+            line = int(self.read_at[warp, granules[place]])
+            if self.read_time[warp, granules[place]] > since:
+                return (line, int(warp)), "reads early"
+            return line, "read"
         return None
 
     def _work_before(self, granules: Index, known: int) -> tuple[Any, str] | None:
@@ -210,10 +229,19 @@ def tell(
     does: str,
     who: str,
     warps: tuple[int, ...] = (),
+    party: Party | None = None,
 ) -> None:
-    """Record a race; ``warps`` issued the access."""
+    """Record a race; ``warps`` issued the access, or ``party`` made it."""
     other, kind = found
     machine = cta.machine
+    if kind in ("reads early", "writes early") and party is not None:
+        # A thread was there first, after the issue of the work: the fault is the thread's.
+        line, warp = other
+        toucher = next(i for i in machine.program.instructions if i.line == line)
+        verb = kind.partition(" ")[0]
+        kept = "work" if does == "writes" else "work-read"
+        tell(cta, toucher, (party, kept), verb, f"warp {warp}", (warp,))
+        return
     if isinstance(other, Party) and _waited_too_early(cta, at, other, who, warps):
         return
     if isinstance(other, Party):

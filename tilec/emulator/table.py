@@ -121,6 +121,8 @@ class Bind:
     source: SourceFile
     at: Instruction
     row: Row
+    number: int = 0
+    """The instruction's place in the program."""
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -172,7 +174,15 @@ class Bind:
                 check_read(g, at, register)
             return g.views[type][row]
 
-        return read
+        def read_of_product(g: Gang) -> Any:
+            g.fresh[row] = 1
+            return read(g)
+
+        return read_of_product if self._of_product(register) else read
+
+    def _of_product(self, register: Register) -> bool:
+        """Whether wgmma uses the register: a fence orders other accesses with it."""
+        return register.bank == "b32" and register.row in self.machine.product_rows
 
     def write(self, operand: Operand, type: str) -> Write:
         """A writer of an operand as a PTX type."""
@@ -181,6 +191,7 @@ class Bind:
         if not isinstance(operand, Register):
             raise self.fail(f"a result needs a register, not {operand}")
         row, bank, at = operand.row, operand.bank, self.at
+        fresh = self._of_product(operand)
         if VIEWS[type][0] != bank:
             raise self.fail(f"{operand.name} is .{operand.type}, .{type} is written")
 
@@ -188,7 +199,7 @@ class Bind:
             states = g.states[bank]
             if states[row] >= ACCUMULATING:
                 check_write(g, at, operand)
-            if bank == "b32":
+            if fresh:
                 g.fresh[row] = 1
             if g.mask is None:
                 g.views[type][row] = value

@@ -26,13 +26,12 @@ def _bra(bind: Bind) -> Step:
     if bind.at.guard is None:
         return lambda g: target
     guard, negated = bind.read(bind.at.guard, "pred"), bind.at.guard_negated
-    number = bind.program.instructions.index(bind.at)
     meets = bind.machine.meets
 
     def run(g: Any) -> Result:
         taken = guard(g)
         taken = ~taken if negated else taken
-        g.diverge(taken, target, meets[number])
+        g.diverge(taken, target, meets[bind.number])
         here: int = g.pc
         return here
 

@@ -198,12 +198,14 @@ def _check_registers(g: Any, p: Product, add: bool) -> None:
             where=where(g),
         )
     unfenced = [r for r in (*p.accumulators, *p.a_registers) if g.fresh[r.row]]
-    if unfenced:
+    if unfenced or not g.fenced:
+        name = unfenced[0].name if unfenced else ""
         findings.add(
             "missing-wgmma-fence",
             p.at,
-            f"{unfenced[0].name} was written after the last wgmma.fence and is used by a product",
-            missing="a wgmma.fence between the write and the product",
+            f"{name} was touched after the last wgmma.fence and is used by a product"
+            if unfenced
+            else "the first product of the warpgroup, with no wgmma.fence before it",
             where=where(g),
         )
     for r in (*(p.accumulators if add else ()), *p.a_registers):
@@ -230,9 +232,9 @@ def _start(
     cta = g.cta
     order, shadow = order_of(cta), shadow_of(cta)
     bits = [order.fresh_bit() for _ in warps]
-    start = order.snapshot(warps[0])
+    start = order.issue(warps[0])
     for warp in warps[1:]:  # each warp starts its own rows: what one does not know is not ordered
-        other = order.snapshot(warp)
+        other = order.issue(warp)
         np.minimum(start.clock, other.clock, out=start.clock)
         np.minimum(start.proxy, other.proxy, out=start.proxy)
         np.minimum(start.wide, other.wide, out=start.wide)
@@ -284,7 +286,7 @@ def _shared_operand(
     shadow = shadow_of(cta)
     found = shadow.work_reads(work.party, np.unique(flat // GRANULE))
     if found is not None:
-        tell(cta, p.at, found, "reads", "the product", work.warps)
+        tell(cta, p.at, found, "reads", "the product", work.warps, work.party)
     for watcher in machine.watchers:
         if isinstance(watcher, Advice):
             watcher.product(p.at, cta, _core_rows(addresses, size, major))
@@ -355,7 +357,7 @@ def _multiply(
 @row("wgmma.fence", effect="orders", group="wgmma")
 def _fence(bind: Bind) -> Step:
     def run(g: Any) -> None:
-        g.fresh = bytearray(len(g.fresh))
+        g.fresh, g.fenced = bytearray(len(g.fresh)), True
 
     return run
 

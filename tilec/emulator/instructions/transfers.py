@@ -124,7 +124,7 @@ def _start_load(
     party = Party(
         bind.at,
         order.fresh_bit(),
-        order.snapshot(warp),
+        order.issue(warp),
         "the TMA load",
         "a wait for the phase of the mbarrier that the load signals",
         signals=barrier,
@@ -137,7 +137,7 @@ def _start_load(
     def write() -> None:
         found = shadow.work_writes(party, granules_of(pieces, _SMALLEST))
         if found is not None:
-            tell(cta, bind.at, found, "writes", "the TMA load")
+            tell(cta, bind.at, found, "writes", "the TMA load", (warp,), party)
         buffer = cta.machine.memory.at(map.address)
         work_access(cta, party, buffer, box_bytes(map, buffer, start), writes=False)
         rows = read_box(map, buffer, start).reshape(-1, _SMALLEST)
@@ -193,7 +193,7 @@ def _start_store(
     party = Party(
         bind.at,
         order.fresh_bit(),
-        order.snapshot(warp),
+        order.issue(warp),
         "the TMA store",
         "a cp.async.bulk.wait_group.read by the thread that issued it, and a barrier after it",
     )
@@ -205,7 +205,7 @@ def _start_store(
     def read() -> None:
         found = shadow.work_reads(party, granules_of(pieces, _SMALLEST))
         if found is not None:
-            tell(cta, bind.at, found, "reads", "the TMA store", (warp,))
+            tell(cta, bind.at, found, "reads", "the TMA store", (warp,), party)
         held.append(gather(cta.shared, pieces, _SMALLEST).reshape(-1, map.element_bytes))
 
     def write() -> None:
@@ -301,7 +301,7 @@ def _start_copy(
     party = Party(
         bind.at,
         order.fresh_bit(),
-        order.snapshot(warp),
+        order.issue(warp),
         "the cp.async",
         "a cp.async.wait_group that covers it, and a barrier after it",
     )
@@ -311,7 +311,7 @@ def _start_copy(
     def write() -> None:
         found = shadow.work_writes(party, granules)
         if found is not None:
-            tell(cta, bind.at, found, "writes", "the cp.async")
+            tell(cta, bind.at, found, "writes", "the cp.async", (warp,), party)
         rows = np.zeros((len(into), width), np.uint8)
         for taken in np.unique(count).tolist():
             lanes = count == taken
