@@ -114,7 +114,8 @@ CASES = {
     "barrier-init-unseen": [
         Case(
             "setp.lt.u32 %p1, %r0, 32; @!%p1 bra $go;\nsetp.eq.u32 %p0, %r0, 0;\n"
-            "@%p0 mbarrier.init.shared::cta.b64 [%r1], 64;\nfence.mbarrier_init.release.cluster;\n$go:\nbar.sync 0; //! drop\n"
+            "@%p0 mbarrier.init.shared::cta.b64 [%r1], 64;\nfence.mbarrier_init.release.cluster;\n"
+            "$go:\nbar.sync 0; //! drop\n"
             "mbarrier.arrive.shared::cta.b64 _, [%r1];",
             order="in order",
         ),
