@@ -6,7 +6,9 @@ at most 2^-23 of it, and
     a @ b  =  small(a) @ big(b)  +  big(a) @ small(b)  +  big(a) @ big(b)
 
 up to small(a) @ small(b), at most 2^-22 of each term: together less than two f32 FMA loops lose in
-the worst case from eight terms on. The small terms are added first, while they still count.
+the worst case from eight terms on. The small terms are added first, while they still count. Tensor
+cores cut off what they add instead of rounding it (measured on an H200: after 8192 terms 160 times
+the error of rounded sums), so each product begins at zero and is added by an f32 addition.
 
 Edges: x is clamped to what tf32 holds before it is rounded, so that no finite x becomes infinite
 (a result within that error of the largest f32 may). Of an infinity the small part is infinite and
@@ -79,11 +81,12 @@ def _product(op: Op, builder: Builder) -> list[Value[Any]] | None:
     if not isinstance(op, tile.Dot) or op.a.type.dtype != F32 or op.precision:
         return None
     a, b = split(op.a, builder), split(op.b, builder)
-    total = op.acc
+    zero = builder.add(math.Constant(0.0, type=Scalar(F32))).out
+    total: Value[Any] = builder.add(math.Fill(zero, type=op.acc.type)).out
     for left, right in ((a.small, b.big), (a.big, b.small), (a.big, b.big)):
         if left is not None and right is not None:
             total = builder.add(tile.Dot(left, right, total), op.out.name).out
-    return [total]
+    return [builder.add(math.Add(op.acc, total), op.out.name).out]
 
 
 @tile_pass("split-f32-products", level="tile")
