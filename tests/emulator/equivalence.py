@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.emulator.operators import Mutant, opcode_is
 from tests.emulator.subjects import Subject
-from tilec.emulator.instructions import products
+from tilec.emulator.instructions import mbarriers, products
 from tilec.emulator.launch import start
 from tilec.emulator.liveness import read, roles, successors, written
 from tilec.emulator.program import Instruction, Program
@@ -26,6 +26,8 @@ class Probe:
     """How often each instruction runs."""
     operands: dict[tuple[int, int], set[tuple[int, int, bool]]] = field(default_factory=dict)
     """By a product's line and the number of its rows: swizzle, rows of a span, MN-major or not."""
+    arrivals: dict[int, list[tuple[Any, int]]] = field(default_factory=dict)
+    """By line, the mbarriers at which it arrived, and the phases."""
 
 
 def probe(subject: Subject) -> Probe:
@@ -39,13 +41,20 @@ def probe(subject: Subject) -> Probe:
         seen.setdefault((p.at.line, count), set()).add((span, wide, major))
         return real(cta, p, work, bits, count, type, major)
 
-    products._shared_operand = looked
+    arrivals: dict[int, list[tuple[Any, int]]] = {}
+    count = mbarriers.arrive
+
+    def counted(bind: Any, g: Any, barrier: Any, number: int) -> None:
+        arrivals.setdefault(bind.at.line, []).append((barrier, barrier.phase))
+        count(bind, g, barrier, number)
+
+    products._shared_operand, mbarriers.arrive = looked, counted
     try:
         launch, _ = subject.fresh()
         _, machine = start(subject.program, subject.text, launch)
     finally:
-        products._shared_operand = real
-    return Probe(machine.executed, seen)
+        products._shared_operand, mbarriers.arrive = real, count
+    return Probe(machine.executed, seen, arrivals)
 
 
 def reason(subject: Subject, mutant: Mutant, seen: Probe) -> str:
@@ -75,6 +84,17 @@ def _registers_fit(subject: Subject, mutant: Mutant, seen: Probe) -> str:
     if "inc" in at.parts and all(r.needed <= r.allowed for r in roles(mutant.program)):
         return "the role's values fit into the registers that are left to it"
     return ""
+
+
+def _nobody_waits(subject: Subject, mutant: Mutant, seen: Probe) -> str:
+    at = subject.program.instructions[mutant.sites[0]]
+    if mutant.operator not in ("drop arrival", "arrive twice") or "expect_tx" in at.parts:
+        return ""
+    for barrier, phase in seen.arrivals.get(at.line, [(None, 0)]):
+        waited = max((p for p, _ in barrier.passed.values()), default=-1) if barrier else phase
+        if waited >= phase:
+            return ""
+    return "no warp waits for the phase that the arrival belongs to: its ring is at an end"
 
 
 def _back(program: Program, begin: int) -> Iterator[tuple[int, Callable[[], None]]]:
@@ -166,4 +186,5 @@ RULES = (
     _registers_fit,
     _only_products_between,
     _nothing_to_order,
+    _nobody_waits,
 )

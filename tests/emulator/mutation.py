@@ -23,6 +23,7 @@ from tests.emulator.equivalence import Probe, probe, reason
 from tests.emulator.operators import Mutant, mutants
 from tests.emulator.subjects import EXAMPLES, REFERENCES, Subject
 from tilec.diagnostics import DiagnosticError
+from tilec.emulator.findings import classes_table
 from tilec.emulator.launch import start
 from tilec.emulator.machine import StepLimit
 from tilec.emulator.schedule import Choice
@@ -30,6 +31,7 @@ from tilec.emulator.schedule import Choice
 TRIALS = (("random", 0), ("late", 0), ("early", 0), ("in order", 0), ("random", 1), ("random", 2))
 RECORDS = Path(__file__).resolve().parents[2] / "benchmarks" / "results" / "mutation.json"
 MANUAL = Path(__file__).resolve().parents[2] / "docs" / "emulator.md"
+CLASSES_BEGIN, CLASSES_END = "<!-- classes: begin -->", "<!-- classes: end -->"
 BEGIN, END = "<!-- mutation: begin -->", "<!-- mutation: end -->"
 
 
@@ -49,7 +51,7 @@ class Verdict:
 
 @dataclass
 class Case:
-    """A subject with its mutants and what it does unchanged."""
+    """A subject with the mutants of what it reaches, and what it does unchanged."""
 
     subject: Subject
     mutants: list[Mutant]
@@ -67,7 +69,8 @@ def case(name: str, folder: str) -> Case:
     if len(findings):
         raise ValueError(f"{name} has findings unchanged: {[f.message for f in findings]}")
     right = {n: a.tobytes() for n, a in arrays.items()}
-    return Case(made, mutants(made.program), right, machine.steps_taken, probe(made))
+    reached = [m for m in mutants(made.program) if any(machine.executed[n] for n in m.sites)]
+    return Case(made, reached, right, machine.steps_taken, probe(made))
 
 
 def judge(name: str, folder: str, number: int) -> Verdict:
@@ -147,10 +150,13 @@ def table(records: list[dict[str, str]]) -> str:
 
 def write_manual(records: list[dict[str, str]]) -> None:
     """Put the tables into the manual, between their marks."""
-    text = MANUAL.read_text()
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    MANUAL.write_text(f"{head}{BEGIN}\n{table(records)}\n{END}{tail}")
+    text = _between(MANUAL.read_text(), BEGIN, END, table(records))
+    MANUAL.write_text(_between(text, CLASSES_BEGIN, CLASSES_END, classes_table()))
+
+
+def _between(text: str, begin: str, end: str, made: str) -> str:
+    head, _, rest = text.partition(begin)
+    return f"{head}{begin}\n{made}\n{end}{rest.partition(end)[2]}"
 
 
 def main() -> None:

@@ -64,24 +64,31 @@ def gemm() -> Subject:
 
 
 def attention() -> Subject:
-    """One block of queries, five of keys."""
+    """One block of queries; blocks of keys that go round the rings, and a ragged one."""
     rng = np.random.default_rng(2)
-    q, k, v = (bf16(rng.standard_normal((1, 1, n, 128))) for n in (64, 320, 320))
+    q, k, v = (bf16(rng.standard_normal((1, 1, n, 128))) for n in (64, 330, 330))
     out = {"o": np.zeros((1, 1, 64, 128), np.uint16), "lse": np.zeros((1, 1, 64), np.float32)}
     scale = np.array(0.088, np.float32)
     return _example("attention", {"q": q, "k": k, "v": v, "scale": scale, **out})
 
 
 def softmax() -> Subject:
-    """A few rows that a CTA shares."""
+    """Rows as long as the program takes them."""
     x = bf16(np.random.default_rng(3).standard_normal((2, 4096)))
     return _example("softmax", {"x": x, "y": np.zeros_like(x)})
+
+
+def short_softmax() -> Subject:
+    """Short rows, which take another branch of the same program."""
+    x = bf16(np.random.default_rng(3).standard_normal((2, 296)))
+    return _example("softmax", {"x": x, "y": np.zeros_like(x)}, {"N": 4096})
 
 
 EXAMPLES: Mapping[str, Callable[[], Subject]] = {
     "gemm": gemm,
     "attention": attention,
     "softmax": softmax,
+    "softmax, short rows": short_softmax,
 }
 
 

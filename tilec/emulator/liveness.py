@@ -12,7 +12,8 @@ that passes may spill all the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tilec.emulator.program import (
@@ -37,30 +38,31 @@ _CHEAP = frozenset(
 _SIZE = {"b32": 1, "b64": 2, "b128": 4}
 
 
-def registers_of(operand: Operand) -> Iterator[Register]:
+def registers_of(operand: Operand) -> tuple[Register, ...]:
     """The registers that an operand names."""
     match operand:
         case Register():
-            yield operand
+            return (operand,)
         case Not():
-            yield operand.of
+            return (operand.of,)
         case Vector():
-            for item in operand.items:
-                yield from registers_of(item)
+            items = operand.items
+            if all(isinstance(item, Register) for item in items):
+                return items  # type: ignore[return-value]
+            return tuple(r for item in items for r in registers_of(item))
         case Pair():
-            yield from registers_of(operand.first)
-            yield from registers_of(operand.second)
+            return registers_of(operand.first) + registers_of(operand.second)
         case Address():
-            yield from registers_of(operand.base)
-            if operand.coordinates is not None:
-                yield from registers_of(operand.coordinates)
+            places = () if operand.coordinates is None else registers_of(operand.coordinates)
+            return registers_of(operand.base) + places
+    return ()
 
 
 def written(at: Instruction) -> tuple[Register, ...]:
     """The registers that an instruction writes."""
     if at.parts[0] in _WITHOUT_RESULT or not at.operands or isinstance(at.operands[0], Address):
         return ()
-    return tuple(registers_of(at.operands[0]))
+    return registers_of(at.operands[0])
 
 
 def read(at: Instruction) -> tuple[Register, ...]:
@@ -70,6 +72,26 @@ def read(at: Instruction) -> tuple[Register, ...]:
     if at.parts[:2] == ("wgmma", "mma_async"):
         found += written(at)
     return (*found, *((at.guard,) if at.guard is not None else ()))
+
+
+@dataclass(frozen=True)
+class _Touched:
+    """What each instruction of a program writes and reads, by numbers of registers."""
+
+    places: dict[tuple[str, int], int]
+    gives: list[list[int]]
+    takes: list[list[int]]
+
+    @staticmethod
+    def of(program: Program) -> _Touched:
+        places: dict[tuple[str, int], int] = {}
+
+        def numbers(registers: tuple[Register, ...]) -> list[int]:
+            return [places.setdefault((r.bank, r.row), len(places)) for r in registers]
+
+        gives = [numbers(written(at)) for at in program.instructions]
+        takes = [numbers(read(at)) for at in program.instructions]
+        return _Touched(places, gives, takes)
 
 
 @dataclass(frozen=True)
@@ -94,8 +116,8 @@ def roles(program: Program) -> list[Role]:
     if not changes:
         return []
     following = successors(program)
-    places = _places(program)
-    live, weigh = _live(program, following, places), _weigher(program, places)
+    touched = _Touched.of(program)
+    live, weigh = _live(program, following, touched), _weigher(program, touched)
     found = []
     for begin in (None, *changes):
         reached = _region(0 if begin is None else begin + 1, following, set(changes))
@@ -126,28 +148,17 @@ def successors(program: Program) -> list[tuple[int, ...]]:
     return found
 
 
-def _places(program: Program) -> dict[tuple[str, int], int]:
-    """A number for each register that the program names."""
-    found: dict[tuple[str, int], int] = {}
-    for at in program.instructions:
-        for register in (*written(at), *read(at)):
-            found.setdefault((register.bank, register.row), len(found))
-    return found
-
-
-def _bits(registers: Iterable[Register], places: dict[tuple[str, int], int]) -> int:
+def _bits(numbers: list[int]) -> int:
     found = 0
-    for register in registers:
-        found |= 1 << places[(register.bank, register.row)]
+    for number in numbers:
+        found |= 1 << number
     return found
 
 
-def _live(
-    program: Program, following: list[tuple[int, ...]], places: dict[tuple[str, int], int]
-) -> list[int]:
+def _live(program: Program, following: list[tuple[int, ...]], touched: _Touched) -> list[int]:
     """Of each instruction the values that live before or after it, as bits."""
-    gives = [_bits(written(at), places) for at in program.instructions]
-    takes = [_bits(read(at), places) for at in program.instructions]
+    gives = [_bits(numbers) for numbers in touched.gives]
+    takes = [_bits(numbers) for numbers in touched.takes]
     kills = [
         g if at.guard is None else 0 for g, at in zip(gives, program.instructions, strict=True)
     ]
@@ -181,30 +192,27 @@ def _live(
     return [(needed[n] | united(needed, following[n])) & holds[n] for n in range(count)]
 
 
-def _weigher(program: Program, places: dict[tuple[str, int], int]) -> Callable[[int], int]:
+def _weigher(program: Program, touched: _Touched) -> Callable[[int], int]:
     """How many registers a set of values takes."""
-    cheap = _cheap(program)
+    cheap = _cheap(program, touched)
     masks = dict.fromkeys(_SIZE, 0)
-    for (bank, row), place in places.items():
-        if bank in masks and (bank, row) not in cheap:
+    for (bank, _), place in touched.places.items():
+        if bank in masks and place not in cheap:
             masks[bank] |= 1 << place
     return lambda live: sum(_SIZE[bank] * (live & mask).bit_count() for bank, mask in masks.items())
 
 
-def _cheap(program: Program) -> set[tuple[str, int]]:
+def _cheap(program: Program, touched: _Touched) -> set[int]:
     """Registers written once, by arithmetic on what can be made again."""
-    made: dict[tuple[str, int], list[Instruction]] = {}
-    for at in program.instructions:
-        for register in written(at):
-            made.setdefault((register.bank, register.row), []).append(at)
-    found: set[tuple[str, int]] = set()
-    for at in program.instructions:  # in order: sources come before their uses
-        for register in written(at):
-            key = (register.bank, register.row)
-            pure = at.parts[0] in _CHEAP or at.parts[:2] == ("ld", "param")
-            sources = {(r.bank, r.row) for r in read(at) if r.bank != "pred"}
-            if len(made[key]) == 1 and pure and sources <= found:
-                found.add(key)
+    times = Counter(number for numbers in touched.gives for number in numbers)
+    found = {place for (bank, _), place in touched.places.items() if bank == "pred"}
+    for at, gives, takes in zip(program.instructions, touched.gives, touched.takes, strict=True):
+        # In order: sources come before their uses.
+        if at.parts[0] not in _CHEAP and at.parts[:2] != ("ld", "param"):
+            continue
+        for number in gives:
+            if times[number] == 1 and found.issuperset(takes):
+                found.add(number)
     return found
 
 

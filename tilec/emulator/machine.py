@@ -250,6 +250,7 @@ class Machine:
         return True
 
     def _check_roles(self) -> None:
+        """Static: what lives at once in each role."""
         for role in roles(self.program):
             if role.needed > role.allowed:
                 self.findings.add(

@@ -56,6 +56,8 @@ class Shadow:
         self.write_at = np.zeros(count, np.int32)
         self.read_epoch = np.zeros((order.warps, count), np.int32)
         self.read_at = np.zeros((order.warps, count), np.int32)
+        self.atomic = np.zeros(count, np.bool_)
+        """Whether the last write was an atomic: atomics do not race with one another."""
         self.write_time = np.zeros(count, np.int32)
         self.read_time = np.zeros((order.warps, count), np.int32)
         self.time = 0
@@ -75,15 +77,19 @@ class Shadow:
         self.read_time[warp, granules] = self.time
         return found
 
-    def write(self, warp: int, granules: Index, line: int) -> tuple[Any, str] | None:
+    def write(
+        self, warp: int, granules: Index, line: int, atomic: bool = False
+    ) -> tuple[Any, str] | None:
         """A warp writes; the other party and its name if that is a race."""
         clock, known = self.order.clock[warp], self.order.known[warp]
+        plain = granules[~self.atomic[granules]] if atomic else granules
         found = (
-            self._writes_before(granules, clock, known)
+            self._writes_before(plain, clock, known)
             or self._reads_before(granules, clock, skip=warp)
             or self._work_before(granules, known)
         )
         self.writer[granules] = warp
+        self.atomic[granules] = atomic
         self.epoch[granules] = self.order.clock[warp, warp]
         self.write_at[granules] = line
         self.time += 1
@@ -119,6 +125,7 @@ class Shadow:
             or self._work_before(granules, start.known | party.bits)
         )
         self.writer[granules] = -2
+        self.atomic[granules] = False
         self.epoch[granules] = party.number
         self.write_at[granules] = party.at.line
         return found
@@ -208,8 +215,11 @@ class Races:
             if not len(picked):
                 continue
             granules = ((picked[:, None] + step) // GRANULE).reshape(-1)
-            check = shadow.write if writes else shadow.read
-            found = check(warp, granules, at.line)
+            if writes:
+                atomic = at.parts[0] in ("atom", "red")
+                found = shadow.write(warp, granules, at.line, atomic)
+            else:
+                found = shadow.read(warp, granules, at.line)
             if found is not None:
                 does = "writes" if writes else "reads"
                 tell(g.cta, at, found, does, f"warp {warp}", (warp,))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,13 @@ def operand_addresses(d: Descriptor, count: int, size: int, mn_major: bool) -> A
     else:
         place = mn // 8 * d.stride + mn % 8 * d.span + k * size
     return swizzled(d.start + place, d.span)
+
+
+@lru_cache(maxsize=256)
+def _operand_places(d: Descriptor, count: int, size: int, mn_major: bool) -> Any:
+    """The addresses, and the granules of memory that they lie in."""
+    addresses = operand_addresses(d, count, size, mn_major)
+    return addresses, np.unique(addresses.reshape(-1) // GRANULE)
 
 
 def fragment_a(lanes: Any, size: int) -> tuple[Any, Any]:
@@ -271,7 +279,7 @@ def _shared_operand(
     descriptor, machine = Descriptor.of(bits), cta.machine
     for wrong in descriptor.faults():
         machine.findings.add("descriptor", p.at, wrong, where=f"CTA {cta.index}")
-    addresses = operand_addresses(descriptor, count, size, major)
+    addresses, granules = _operand_places(descriptor, count, size, major)
     flat = addresses.reshape(-1)
     limit = machine.program.static_shared + machine.dynamic_shared
     if int(flat.max()) + size > limit:
@@ -284,7 +292,7 @@ def _shared_operand(
         )
         return np.zeros(addresses.shape)
     shadow = shadow_of(cta)
-    found = shadow.work_reads(work.party, np.unique(flat // GRANULE))
+    found = shadow.work_reads(work.party, granules)
     if found is not None:
         tell(cta, p.at, found, "reads", "the product", work.warps, work.party)
     for watcher in machine.watchers:
