@@ -11,14 +11,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tilec.diagnostics import DiagnosticError
     from tilec.ir.facts import Schedule
+    from tilec.runtime.emulated import EmulationError, Emulator
     from tilec.runtime.kernel import Kernel, Program
     from tilec.runtime.specialise import LaunchError
 
-__all__ = ["DiagnosticError", "Kernel", "LaunchError", "Program", "Schedule", "compile", "load"]
+__all__ = [
+    "DiagnosticError",
+    "EmulationError",
+    "Emulator",
+    "Kernel",
+    "LaunchError",
+    "Program",
+    "Schedule",
+    "compile",
+    "load",
+]
 __version__ = "0.1.0"
 
 _HOMES = {
     "DiagnosticError": "tilec.diagnostics",
+    "EmulationError": "tilec.runtime.emulated",
+    "Emulator": "tilec.runtime.emulated",
     "Schedule": "tilec.ir.facts",
     "Kernel": "tilec.runtime.kernel",
     "Program": "tilec.runtime.kernel",

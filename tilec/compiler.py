@@ -40,7 +40,7 @@ class Entry:
 
     name: str
     parameters: tuple[Any, ...]
-    """Kernel parameters in order; see ``runtime.launch`` for the kinds."""
+    """Kernel parameters in order; see ``runtime.parameters`` for the kinds."""
     grid: Any
     """Number of CTAs, as an expression over extents."""
     threads: int

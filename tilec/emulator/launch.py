@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilec.diagnostics import Diagnostic, DiagnosticError
+from tilec.diagnostics import Diagnostic, DiagnosticError, did_you_mean
 from tilec.emulator.findings import Findings
 from tilec.emulator.machine import Machine
 from tilec.emulator.memory import PARAMETERS
@@ -66,8 +66,10 @@ class Launch:
     values: tuple[Value, ...]
     buffers: Mapping[str, npt.NDArray[np.uint8]]
     """The bytes of each buffer, changed in place."""
-    written: Mapping[str, bool] = field(default_factory=dict)
-    """Whether a buffer holds something at the start; it does unless said otherwise."""
+    written: Mapping[str, bool | npt.NDArray[np.bool_]] = field(default_factory=dict)
+    """Whether a buffer, or which of its bytes, hold something at the start; by default all do."""
+    misaligned: Mapping[str, int] = field(default_factory=dict)
+    """By how many bytes a buffer misses a multiple of 512; by default it does not."""
 
 
 def emulate(
@@ -75,8 +77,7 @@ def emulate(
 ) -> tuple[Findings, Machine]:
     """Run one kernel of a PTX text; the findings, and the machine as it ended."""
     programs = parse_ptx(ptx)
-    program = programs[kernel] if kernel is not None else only(programs, ptx)
-    return start(program, ptx, launch, choice)
+    return start(chosen(programs, ptx, kernel), ptx, launch, choice)
 
 
 def start(
@@ -96,9 +97,22 @@ def start(
     if limit is not None:
         machine.limit = limit
     for name, data in launch.buffers.items():
-        machine.memory.add(name, data, written=launch.written.get(name, True))
+        written = launch.written.get(name, True)
+        machine.memory.add(name, data, written=written, misalign=launch.misaligned.get(name, 0))
     _fill_parameters(machine, program, launch)
     return machine.run(), machine
+
+
+def chosen(programs: Mapping[str, Program], ptx: SourceFile, kernel: str | None) -> Program:
+    """The kernel of that name, or the only one of a text."""
+    if kernel is None:
+        return only(programs, ptx)
+    if kernel not in programs:
+        help = did_you_mean(kernel, programs) or f"there are {', '.join(programs)}"
+        raise DiagnosticError(
+            Diagnostic("which-kernel", f"{ptx.name} has no kernel {kernel}", help=help)
+        )
+    return programs[kernel]
 
 
 def only(programs: Mapping[str, Program], ptx: SourceFile) -> Program:

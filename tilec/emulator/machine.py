@@ -13,6 +13,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from tilec.diagnostics import Diagnostic, DiagnosticError
 from tilec.emulator.arrays import GlobalRaces
 from tilec.emulator.conflicts import Advice
 from tilec.emulator.cta import Cta
@@ -21,6 +22,7 @@ from tilec.emulator.findings import Findings
 from tilec.emulator.gang import WARP, Gang, Lanes
 from tilec.emulator.liveness import registers_of, roles
 from tilec.emulator.memory import PARAMETERS, Global
+from tilec.emulator.parse import line_span
 from tilec.emulator.program import Instruction, Program
 from tilec.emulator.schedule import Choice
 from tilec.emulator.shadow import Races
@@ -41,8 +43,8 @@ class Deadlock(Exception):
     """No gang can go on; the findings say why."""
 
 
-class StepLimit(Exception):
-    """The run took more instructions than it was given."""
+DEFAULT_LIMIT = 50_000_000
+"""Instructions of gangs that a launch may take: more than minutes of work."""
 
 
 @dataclass
@@ -59,7 +61,7 @@ class Machine:
     maps: dict[int, Any] = field(default_factory=dict)
     """Tensor maps by the address that holds them."""
     choice: Choice = field(default_factory=Choice)
-    limit: int = 200_000_000
+    limit: int = DEFAULT_LIMIT
     steps_taken: int = 0
     advise: bool = False
     """Whether to tell of slow accesses as well."""
@@ -210,6 +212,8 @@ class Machine:
 
     def _run_gang(self, g: Gang) -> None:
         """Run until the gang waits, ends, or its quantum is over."""
+        if self.steps_taken > self.limit:
+            raise self._too_many_steps(g)
         g.waiting = None
         steps, executed = self.steps, self.executed
         for _ in range(min(self.choice.quantum(g), self.limit - self.steps_taken + 1)):
@@ -232,8 +236,17 @@ class Machine:
                     return
             else:
                 g.pc = result
-        if self.steps_taken > self.limit:
-            raise StepLimit(f"more than {self.limit} instructions were run")
+
+    def _too_many_steps(self, g: Gang) -> DiagnosticError:
+        at = self.program.instructions[min(g.pc, len(self.program.instructions) - 1)]
+        return DiagnosticError(
+            Diagnostic(
+                "step-limit",
+                f"{self.program.name} has not ended after {self.limit} instructions",
+                [(line_span(self.source, at.line), f"CTA {g.cta.index} is here")],
+                help="give more of them, or emulate smaller sizes",
+            )
+        )
 
     def _exit(self, g: Gang) -> bool:
         """The active lanes end; True when the gang has none left."""

@@ -43,7 +43,14 @@ class Global:
     buffers: list[Buffer] = field(default_factory=list)
     _starts: list[int] = field(default_factory=list)
 
-    def add(self, name: str, data: Bytes, *, written: bool, misalign: int = 0) -> Buffer:
+    def add(
+        self,
+        name: str,
+        data: Bytes,
+        *,
+        written: bool | npt.NDArray[np.bool_],
+        misalign: int = 0,
+    ) -> Buffer:
         """Place a buffer's bytes (shared with the caller); aligned to 512 and ``misalign`` more."""
         last = self.buffers[-1] if self.buffers else None
         free = last.address + len(last.data) + _GAP if last else _FIRST

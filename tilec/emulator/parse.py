@@ -55,11 +55,15 @@ def parse_ptx(source: SourceFile) -> dict[str, Program]:
 
 def ptx_error(source: SourceFile, line: int, message: str, help: str = "") -> DiagnosticError:
     """A diagnostic on one line of a PTX text."""
-    starts = source.line_starts
-    start = starts[min(max(line, 1), len(starts)) - 1]
-    end = source.text.find("\n", start)
-    span = Span(source, start, end if end > start else len(source.text))
-    return DiagnosticError(Diagnostic("ptx-syntax", message, [(span, "found here")], help=help))
+    labels = [(line_span(source, line), "found here")]
+    return DiagnosticError(Diagnostic("ptx-syntax", message, labels, help=help))
+
+
+def line_span(source: SourceFile, line: int) -> Span:
+    """A line of a PTX text without its indentation."""
+    number = min(max(line, 1), len(source.line_starts))
+    start, text = source.line_starts[number - 1], source.line(number)
+    return Span(source, start + len(text) - len(text.lstrip()), start + len(text.rstrip()))
 
 
 def _number(text: str) -> Number:

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilec.compiler import Compiled, emit_module, front, line_span, prepare, run_passes
 from tilec.diagnostics import Diagnostic, DiagnosticError, did_you_mean
@@ -45,7 +45,11 @@ from tilec.source import SourceFile, Span
 from tilec.targets import TARGETS, by_name
 from tilec.targets.base import Target
 
+if TYPE_CHECKING:
+    from tilec.runtime.emulated import Emulator
+
 _KEPT = 256
+EXECUTORS = ("auto", "gpu", "interp", "emulator")
 _CARRIERS = {"u8", "u16", "s8", "s16"}
 
 Stream = int
@@ -94,6 +98,8 @@ class Kernel:
     schedule: Schedule = field(default_factory=Schedule)
     target: Target | None = None
     """What to compile for; None: the device that a call's arrays lie on."""
+    on: str | Emulator = "auto"
+    """Who runs calls: ``auto`` (a GPU if there is one), ``gpu``, ``interp``, or an emulator."""
 
     def __post_init__(self) -> None:
         """Start with empty caches."""
@@ -111,15 +117,24 @@ class Kernel:
         return f"<kernel {self.signature}>"
 
     def using(
-        self, schedule: Schedule | None = None, target: str | None = None, **bindings: Any
+        self,
+        schedule: Schedule | None = None,
+        target: str | None = None,
+        on: str | Emulator | None = None,
+        **bindings: Any,
     ) -> Kernel:
-        """This kernel with compile-time parameters bound, choices pinned, or another target."""
+        """This kernel with compile-time parameters bound, choices pinned, or another target.
+
+        ``on`` says who runs its calls, such as ``"emulator"`` or ``Emulator(order="late")``.
+        """
         merged = self.schedule.merged(schedule or Schedule())
         try:
             wanted = by_name(target) if target is not None else self.target
         except KeyError as error:
             raise LaunchError(str(error.args[0])) from None
-        return Kernel(self.program, self.name, {**self.bindings, **bindings}, merged, wanted)
+        where = self.on if on is None else _executor(on)
+        bound = {**self.bindings, **bindings}
+        return Kernel(self.program, self.name, bound, merged, wanted, where)
 
     # Declarations -------------------------------------------------------------------------------
 
@@ -291,7 +306,7 @@ class Kernel:
     def _prepare_locked(self, views: dict[str, ArrayView], scalars: dict[str, Any]) -> Run:
         device = self._device(views)
         ordinal = device[1]
-        on_gpu = device[0] == "cuda" or gpu_available()
+        on_gpu = self._runs_on_gpu(device)
         target = self.target_on(ordinal) if on_gpu else self.target or by_name("90")
         call = self.sort_out(views, scalars, target)
         check_overlap(call)
@@ -299,12 +314,39 @@ class Kernel:
         written = [v for n, v in call.views.items() if call.types[n].mode != "in"]
         if all(v.size == 0 for v in written):
             return lambda stream, kind: None
+        if not isinstance(self.on, str):
+            return self._on_emulator(call, target, self.on)
         if device[0] == "cuda":
             loaded = self.load(call, target, ordinal)
             return lambda stream, kind: loaded(call.views, call.scalars, stream, kind)
         if on_gpu:
             return lambda stream, kind: self._through_device(call, target, ordinal)
         return lambda stream, kind: interpret_call(call, self.name)
+
+    def _runs_on_gpu(self, device: Device) -> bool:
+        """Whether a GPU runs calls with arrays on a device; refuses what cannot be."""
+        if self.on in ("auto", "gpu"):
+            there = device[0] == "cuda" or gpu_available()
+            if self.on == "gpu" and not there:
+                raise LaunchError(
+                    "there is no GPU that CUDA can use here",
+                    code="device-not-usable",
+                    help='leave `on="gpu"` out: without a GPU the interpreter computes',
+                )
+            return there
+        if device[0] == "cuda":
+            raise LaunchError(
+                f"the arrays lie on {arrays_of.place(device)}, and the kernel is to run on the CPU",
+                code="device-not-usable",
+                help="pass arrays in host memory, or leave `on=` out",
+            )
+        return False
+
+    def _on_emulator(self, call: Call, target: Target, how: Emulator) -> Run:
+        from tilec.runtime.emulated import run_or_raise
+
+        compiled, source = self.compile(call, target), self.program.source
+        return lambda stream, kind: run_or_raise(call, compiled, how, source)
 
     def _device(self, views: Mapping[str, ArrayView]) -> Device:
         devices = list(dict.fromkeys(v.device for v in views.values()))
@@ -427,6 +469,18 @@ class Kernel:
         finally:
             for copy in there.values():
                 copy.close()
+
+
+def _executor(on: str | Emulator) -> str | Emulator:
+    """Who is to run calls."""
+    from tilec.runtime.emulated import Emulator
+
+    if on == "emulator":
+        return Emulator()
+    if isinstance(on, Emulator) or on in ("auto", "gpu", "interp"):
+        return on
+    hint = did_you_mean(str(on), EXECUTORS) or f"there are {', '.join(EXECUTORS)}"
+    raise LaunchError(f"nothing called {on!r} runs kernels", code="launch", help=hint)
 
 
 def fresh(module: Module, name: str) -> IRKernel:

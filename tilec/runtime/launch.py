@@ -1,9 +1,8 @@
 """From a compiled kernel and arrays on a GPU to a launch.
 
-The kernel lists its parameters as ``(pointer, a)``, ``(extent, a, axis)``, ``(stride, a, axis)`` in
-elements, ``(scalar, name)`` and ``(map, a, axes, box, swizzle_bytes)`` with axes innermost first.
-A ``Loaded`` kernel keeps the launches it has prepared, so that a repeated call with the same
-arrays costs one driver call a launch. Several launches follow each other on one stream, with
+What the parameters hold is said by ``parameters``; here they are packed for the driver. A
+``Loaded`` kernel keeps the launches it has prepared, so that a repeated call with the same arrays
+costs one driver call a launch. Several launches follow each other on one stream, with
 workspace between them if the kernel asks for it (``workspace``). Never synchronises.
 """
 
@@ -22,16 +21,13 @@ from tilec.backend_ptx.parameters import parameter_kinds
 from tilec.backend_ptx.tensormap import encode
 from tilec.compiler import Compiled
 from tilec.runtime.arrays import ArrayView
-from tilec.runtime.expressions import evaluate
 from tilec.runtime.findings import warn
+from tilec.runtime.parameters import MapOf, Number, Pointer, Value, launches, value_of
 from tilec.runtime.scalars import key as scalar_key
-from tilec.runtime.scalars import scalar_bits
-from tilec.runtime.specialise import LaunchError, effective_strides
 from tilec.runtime.workspace import Block, block_for, borrowed
 
 _KEPT = 64
 _KEPT_PLACES = 8
-_MOST_CTAS = (1 << 31) - 1
 
 Key = tuple[Any, ...]
 
@@ -115,53 +111,25 @@ class Loaded:
         self, views: Mapping[str, ArrayView], scalars: Mapping[str, Any]
     ) -> tuple[Launch, ...]:
         """The launches of a call in order, without those that have nothing to do."""
-        shapes = {name: view.shape for name, view in views.items()}
         made = []
-        for entry in self.compiled.launches:
-            count = int(evaluate(entry.grid, shapes, scalars))
-            if count <= 0:
-                continue
-            if count > _MOST_CTAS:
-                raise LaunchError(
-                    f"{entry.name} would need {count} CTAs; a grid has at most 2^31 - 1",
-                    code="grid-too-large",
-                    help="pin larger tiles, or pass the arrays in parts",
-                )
+        for entry, count in launches(self.compiled, views, scalars):
             kinds = self._kinds[entry.name]
             arguments = Arguments(kinds)
             for index, (kind, parameter) in enumerate(zip(kinds, entry.parameters, strict=True)):
-                arguments.set(index, self._value(kind, parameter, views, scalars))
+                value = value_of(self.compiled, parameter, views, scalars)
+                arguments.set(index, _packed(kind, value, views))
             function, block = self.functions[entry.name], (entry.threads, 1, 1)
             made.append(Launch(function, (count, 1, 1), block, entry.shared_bytes, arguments))
         return tuple(made)
 
-    def _value(
-        self,
-        kind: str,
-        parameter: tuple[Any, ...],
-        views: Mapping[str, ArrayView],
-        scalars: Mapping[str, Any],
-    ) -> Any:
-        what, name, *rest = parameter
-        if what == "scalar":
-            dtype = dict(self.compiled.scalars)[name].dtype
-            return _as_kind(kind, scalar_bits(dtype, scalars[name]))
-        view = views[name]
-        if what == "pointer":
-            return view.address
-        if what == "extent":
-            return view.shape[rest[0]]
-        if what == "stride":
-            return _as_kind(kind, struct.pack("<q", effective_strides(view)[rest[0]]))
-        if what == "map":
-            axes, box, swizzle = rest
-            steps = effective_strides(view)
-            return encode(
-                view.address,
-                view.dtype,
-                [max(view.shape[a], 1) for a in axes],  # see ``Block.has_empty``
-                [steps[a] * view.element_bytes for a in axes[1:]],
-                box,
-                swizzle,
-            )
-        raise LaunchError(f"{self.compiled.name} has a parameter of unknown kind {what}")
+
+def _packed(kind: str, value: Value, views: Mapping[str, ArrayView]) -> Any:
+    """A value as ``Arguments`` takes it."""
+    match value:
+        case Pointer(array):
+            return views[array].address
+        case Number(bits):
+            return _as_kind(kind, bits)
+        case MapOf(array, extents, strides, box, swizzle):
+            view = views[array]
+            return encode(view.address, view.dtype, extents, strides, box, swizzle)
