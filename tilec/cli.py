@@ -1,4 +1,4 @@
-"""The command line: ``tilec compile | run | check | fmt | opt | layout | passes | targets``.
+"""The command line: ``tilec compile | opt | run | emulate | check | fmt | layout | passes ...``.
 
 Every error is a rendered diagnostic on stderr and exit code 1 (2 for a command line that makes no
 sense); a traceback means a bug of tilec. Standard output holds only what was asked for.
@@ -314,6 +314,19 @@ def opt(
              stop_after=stop_after, start_after=start_after, only=only)  # fmt: skip
 
 
+_SEED = click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True,
+    help="Of random inputs, and of the order `random`.",
+)  # fmt: skip
+_ORDER = click.option(
+    "--order", type=click.Choice(("in order", "random", "late", "early")), default="in order",
+    show_default=True, help="In which of the legal orders the emulator does things.",
+)  # fmt: skip
+_ADVICE = click.option(
+    "--advice", is_flag=True, help="Tell of bank conflicts and uncoalesced accesses as well."
+)
+
+
 # --- run ------------------------------------------------------------------------------------------
 
 
@@ -325,7 +338,7 @@ def opt(
 @click.option(
     "--on",
     "where",
-    type=click.Choice(("auto", "interp", "gpu")),
+    type=click.Choice(("auto", "interp", "emulator", "gpu")),
     default="auto",
     show_default=True,
     help="A GPU if there is one, else the interpreter.",
@@ -337,8 +350,11 @@ def opt(
     metavar="NAME=FILE|NUMBER",
     help="A .npy or .npz file (FILE:member) for an array, a number for a scalar.",
 )
+@_SEED
+@_ORDER
+@_ADVICE
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of random inputs."
+    "--sm", "target", metavar="TARGET", help="What the emulator runs; sm_90 if not given."
 )
 @click.option(
     "--save",
@@ -349,19 +365,77 @@ def opt(
 def run(
     file: Path, more: tuple[str, ...], bindings: tuple[str, ...], kernel: str | None,
     schedule: tuple[str, ...], dump: Path | None, shape: tuple[str, ...], where: str,
-    inputs: tuple[str, ...], seed: int, save: Path | None,
+    inputs: tuple[str, ...], seed: int, order: str, advice: bool, target: str | None,
+    save: Path | None,
 ) -> None:  # fmt: skip
     """Run a kernel of a .tk FILE and compare the result with a reference."""
     from tilec.cli_run import run_kernel
 
     _takes("run", file, ".tk")
     check_folder(save, dump)
+    if where != "emulator" and (target is not None or advice or order != "in order"):
+        raise click.UsageError("--sm, --order and --advice go with `--on emulator`")
+    wanted = read_target(target) if target is not None else None
+    on: Any = where
+    if where == "emulator":
+        from tilec.runtime.emulated import Emulator
+
+        on = Emulator(order, seed, advise=advice)
     bound = pairs((*bindings, *more), "a compile-time parameter")
     ok = run_kernel(
         SourceFile.read(file), kernel, bound, read_schedule(schedule), read_sizes(shape),
-        pairs(inputs, "an input"), where, seed, dump, save,
+        pairs(inputs, "an input"), on, seed, dump, save, wanted,
     )  # fmt: skip
     if not ok:
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("file", type=_FILE)
+@click.option("--kernel", metavar="NAME", help="Which kernel of the file.")
+@click.option("--grid", required=True, metavar="X[xYxZ]", help="CTAs.")
+@click.option(
+    "--block", metavar="X[xYxZ]", help="Threads of a CTA; what the text says if not given."
+)
+@click.option(
+    "--shared", type=click.IntRange(min=0), default=0, help="Dynamic shared memory, bytes."
+)
+@click.option("--array", "arrays", multiple=True, metavar="NAME=...", help="An array, for maps.")
+@click.option(
+    "--arg",
+    "arguments",
+    multiple=True,
+    metavar="ARRAY|NUMBER|map:...",
+    help="A parameter, in their order.",
+)
+@_SEED
+@_ORDER
+@_ADVICE
+@click.option("--limit", type=click.IntRange(min=1), help="Instructions to run at most.")
+@click.option("--json", "as_json", is_flag=True, help="Findings as JSON on standard output.")
+@click.option(
+    "-o",
+    "output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.npz",
+    help="Keep all arrays.",
+)
+def emulate(
+    file: Path, kernel: str | None, grid: str, block: str | None, shared: int,
+    arrays: tuple[str, ...], arguments: tuple[str, ...], seed: int, order: str, advice: bool,
+    limit: int | None, as_json: bool, output: Path | None,
+) -> None:  # fmt: skip
+    """Run a PTX FILE on the emulator and say what is wrong with it."""
+    from tilec.cli_emulate import emulate_text
+    from tilec.emulator.schedule import Choice
+
+    _takes("emulate", file, ".ptx")
+    check_folder(output)
+    fine = emulate_text(
+        SourceFile.read(file), kernel, arrays, arguments, grid, block, shared,
+        Choice(order, seed), limit, advice, as_json, output,
+    )  # fmt: skip
+    if not fine:
         sys.exit(1)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
 from tilec.compiler import only_kernel, prepare, run_passes
-from tilec.diagnostics import DiagnosticError, did_you_mean
+from tilec.diagnostics import Diagnostic, DiagnosticError, did_you_mean, render
 from tilec.ir.facts import Schedule
 from tilec.passes.check_schedule import BadChoices
 from tilec.pipeline import SIZES_SETTLED_BY
@@ -21,6 +22,10 @@ from tilec.runtime.kernel import Kernel, Program, fresh, gpu_available
 from tilec.runtime.specialise import LaunchError, facts_for
 from tilec.source import SourceFile
 from tilec.targets import by_name
+from tilec.targets.base import Target
+
+if TYPE_CHECKING:
+    from tilec.runtime.emulated import Emulator
 
 
 def run_kernel(
@@ -30,10 +35,11 @@ def run_kernel(
     schedule: Schedule,
     sizes: Mapping[str, int],
     given: Mapping[str, str],
-    where: str,
+    where: str | Emulator,
     seed: int,
     dump_folder: Path | None,
     save: Path | None,
+    wanted: Target | None = None,
 ) -> bool:
     """Run, compare, print; whether the result is as close as its element types allow."""
     program = Program(source)
@@ -43,22 +49,27 @@ def run_kernel(
         hint = did_you_mean(chosen, [k.name for k in program.kernels])
         raise LaunchError(f"{source.name} has no kernel {chosen}; {hint}".rstrip("; "))
     kernel = kernel.using(schedule, **bindings)
-    module = kernel.front_end(bindings, by_name("90"))
+    target = wanted or by_name("90")
+    module = kernel.front_end(bindings, target)
     ir = module.kernel(chosen)
     _check_names(sizes, given, ir)
     inputs = trial.make_inputs(ir, sizes, given, seed)
-    call = kernel.sort_out(trial.views_of(kernel, inputs.arrays), inputs.scalars, by_name("90"))
+    call = kernel.sort_out(trial.views_of(kernel, inputs.arrays), inputs.scalars, target)
     check_requirements(source, call, chosen)
     _check_choices(kernel, call)
-    compiled = _compile(kernel, call, dump_folder) if dump_folder is not None else None
-    on_gpu = where != "interp" and gpu_available()
+    compiled = _compile(kernel, call, dump_folder, target) if dump_folder is not None else None
+    on_gpu = where in ("auto", "gpu") and gpu_available()
     if where == "gpu" and not on_gpu:
         raise LaunchError("there is no GPU that CUDA can use here; `--on interp` needs none")
-    found = (
-        trial.on_gpu(kernel, ir, inputs)
-        if on_gpu
-        else trial.on_interpreter(ir, inputs, pinned=kernel.schedule.tiles)
-    )
+    faults: list[Diagnostic] = []
+    if not isinstance(where, str):
+        found, faults = trial.on_emulator(kernel, ir, inputs, target, where)
+    elif on_gpu:
+        found = trial.on_gpu(kernel, ir, inputs)
+    else:
+        found = trial.on_interpreter(ir, inputs, pinned=kernel.schedule.tiles)
+    if faults:
+        click.echo(render(faults, color=sys.stderr.isatty()), err=True)
     reference = trial.on_interpreter(ir, inputs, choice=1, wide=True, lazy=True)
     rows = trial.compare(ir, found, reference)
     click.echo(_title(kernel, inputs, ir, found))
@@ -69,13 +80,16 @@ def run_kernel(
             f"(allowed {row.allowed:.3g}): {verdict}"
         )
     click.echo(f"  reference: {reference.where}, {_sizes(reference.sizes)}")
-    click.echo(f"  time: {_time(found.seconds)} {'a launch' if on_gpu else 'interpreted'}")
+    spent = "a launch" if on_gpu else "interpreted" if isinstance(where, str) else "emulated"
+    click.echo(f"  time: {_time(found.seconds)} {spent}")
+    if not isinstance(where, str):
+        click.echo(f"  findings: {sum(f.severity == 'error' for f in faults)}")
     if compiled is not None:
         click.echo(f"  PTX: {compiled}\n  dump: {compiled.parent / 'index.md'}")
     if save is not None:
         named: dict[str, Any] = dict(found.outputs)
         np.savez(save, **named)
-    return all(row.ok for row in rows)
+    return all(row.ok for row in rows) and all(f.severity != "error" for f in faults)
 
 
 def _check_names(sizes: Mapping[str, int], given: Mapping[str, str], ir: Any) -> None:
@@ -104,12 +118,12 @@ def _check_choices(kernel: Kernel, call: Call) -> None:
             raise
 
 
-def _compile(kernel: Kernel, call: Call, folder: Path) -> Path:
+def _compile(kernel: Kernel, call: Call, folder: Path, target: Target) -> Path:
     """Compile for these arguments, leaving every step in the folder; the path of the PTX."""
     from tilec.dump import Dump
 
     with Dump(folder) as dump:
-        return dump.finish(kernel.compile(call, by_name("90"), dump=dump))
+        return dump.finish(kernel.compile(call, target, dump=dump))
 
 
 def _title(kernel: Kernel, inputs: trial.Inputs, ir: Any, found: trial.Trial) -> str:

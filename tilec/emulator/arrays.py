@@ -202,6 +202,7 @@ class GlobalRaces:
         width: int,
         lanes: Any,
         writes: bool,
+        rows: Any = None,
     ) -> None:
         """Check each warp's part of an access."""
         if space != "global":

@@ -48,6 +48,7 @@ class Advice:
         width: int,
         lanes: Any,
         writes: bool,
+        rows: Any = None,
     ) -> None:
         """Look at each warp's part of an access."""
         for number, warp in enumerate(g.warps.tolist()):

@@ -43,6 +43,10 @@ class Deadlock(Exception):
     """No gang can go on; the findings say why."""
 
 
+class StepLimit(DiagnosticError):
+    """The run took more instructions than it was given."""
+
+
 DEFAULT_LIMIT = 50_000_000
 """Instructions of gangs that a launch may take: more than minutes of work."""
 
@@ -237,9 +241,9 @@ class Machine:
             else:
                 g.pc = result
 
-    def _too_many_steps(self, g: Gang) -> DiagnosticError:
+    def _too_many_steps(self, g: Gang) -> StepLimit:
         at = self.program.instructions[min(g.pc, len(self.program.instructions) - 1)]
-        return DiagnosticError(
+        return StepLimit(
             Diagnostic(
                 "step-limit",
                 f"{self.program.name} has not ended after {self.limit} instructions",

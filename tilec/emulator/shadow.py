@@ -8,6 +8,7 @@ with both parties.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ from tilec.emulator.program import Instruction
 
 GRANULE = 2
 Index = npt.NDArray[np.int64]
+Changed = Callable[[], Index]
 _EVER = 1 << 40
 
 
@@ -78,13 +80,24 @@ class Shadow:
         return found
 
     def write(
-        self, warp: int, granules: Index, line: int, atomic: bool = False
+        self,
+        warp: int,
+        granules: Index,
+        line: int,
+        atomic: bool = False,
+        changed: Changed | None = None,
     ) -> tuple[Any, str] | None:
-        """A warp writes; the other party and its name if that is a race."""
+        """A warp writes; the other party and its name if that is a race.
+
+        Two writes of the same bytes do not race: ``changed`` gives the granules where others stood.
+        """
         clock, known = self.order.clock[warp], self.order.known[warp]
         plain = granules[~self.atomic[granules]] if atomic else granules
+        found = self._writes_before(plain, clock, known)
+        if found is not None and found[1] == "write" and changed is not None:
+            found = self._writes_before(changed(), clock, known)
         found = (
-            self._writes_before(plain, clock, known)
+            found
             or self._reads_before(granules, clock, skip=warp)
             or self._work_before(granules, known)
         )
@@ -203,6 +216,7 @@ class Races:
         width: int,
         lanes: Any,
         writes: bool,
+        rows: Any = None,
     ) -> None:
         """Check each warp's part of an access."""
         if space != "shared":
@@ -217,12 +231,28 @@ class Races:
             granules = ((picked[:, None] + step) // GRANULE).reshape(-1)
             if writes:
                 atomic = at.parts[0] in ("atom", "red")
-                found = shadow.write(warp, granules, at.line, atomic)
+                changed = None if rows is None else _changes(g, number, offsets, rows, lanes)
+                found = shadow.write(warp, granules, at.line, atomic, changed)
             else:
                 found = shadow.read(warp, granules, at.line)
             if found is not None:
                 does = "writes" if writes else "reads"
                 tell(g.cta, at, found, does, f"warp {warp}", (warp,))
+
+
+def _changes(g: Any, number: int, offsets: Any, rows: Any, lanes: Any) -> Changed:
+    """The granules in which a warp's bytes differ from what stood there when its turn came."""
+
+    def granules() -> Index:
+        index = offsets[:, None] + np.arange(rows.shape[1])
+        before, mine = slice(0, 32 * number), slice(32 * number, 32 * number + 32)
+        there = g.cta.shared.copy()
+        there[index[before][lanes[before]]] = rows[before][lanes[before]]
+        of_warp, told = index[mine][lanes[mine]], rows[mine][lanes[mine]]
+        found: Index = np.unique(of_warp[there[of_warp] != told] // GRANULE)
+        return found
+
+    return granules
 
 
 _MISSING = {

@@ -72,8 +72,8 @@ class Row:
 
 ROWS: dict[str, Row] = {}
 _FAMILIES = (
-    "arithmetic", "conversions", "control", "memory", "mbarriers", "transfers", "products",
-    "matrices", "roles",
+    "arithmetic", "conversions", "control", "memory", "atomics", "mbarriers", "transfers",
+    "products", "matrices", "roles",
 )  # fmt: skip
 
 

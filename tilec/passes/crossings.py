@@ -1,9 +1,11 @@
 """Arrays of which one thread sees what another one wrote: where the warps have to wait.
 
 Within an iteration, effects on an array happen in the program's order. Where all accesses are tiles
-of subscripts, a thread meets its own elements again. At computed places it meets those of others;
-so where such an access comes together with a write, each access of the array waits for the one
-before. Updates of one kind whose results nobody asks for may go on side by side.
+of subscripts, a thread writes its own elements only; but warps that hold copies of them read them
+too, so a write waits for the reads before it, and a read for the writes. At computed places a
+thread meets elements of others; so where such an access comes together with a write, each access of
+the array waits for the one before. Updates of one kind whose results nobody asks for may go on side
+by side.
 """
 
 from __future__ import annotations
@@ -46,6 +48,25 @@ def _crossed(ops: list[Op], repeated: set[Op]) -> bool:
     if len(updates) == 1 and "" not in updates:
         return any(op.results for op in ops) and len(ops) > 1
     return len(ops) > 1 or ops[0] in repeated
+
+
+def late_accesses(region: Region) -> frozenset[Op]:
+    """Reads of tiles that come after a write of the array, and writes that come after a read."""
+    repeated = set(_in_loops(region, inside=False))
+    accesses: dict[Value[Any], list[Op]] = {}
+    late: list[Op] = []
+    for op in region.walk():
+        array = array_of(op)
+        if array is None or array.type.mode == "in" or getattr(op, "update", ""):
+            continue
+        before = accesses.setdefault(array, [])
+        if any(type(other) is not type(op) for other in before):
+            late.append(op)
+        before.append(op)
+    for ops in accesses.values():
+        if len({type(op) for op in ops}) > 1:
+            late += [op for op in ops if op in repeated]
+    return frozenset(late)
 
 
 def _in_loops(region: Region, *, inside: bool) -> list[Op]:

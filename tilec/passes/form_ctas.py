@@ -28,7 +28,7 @@ from tilec.passes import form_places, form_scans  # noqa: F401  (they register t
 from tilec.passes.axes import Axes, AxisClass, combined_axis, combined_tiles
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.check_schedule import check_schedule
-from tilec.passes.crossings import array_of, crossed_arrays
+from tilec.passes.crossings import array_of, crossed_arrays, late_accesses
 from tilec.passes.fit_tiles import fit_elements, fit_products
 from tilec.passes.form_products import (
     check_swizzles,
@@ -127,6 +127,8 @@ def _op(f: Forming, op: Op, uses: Uses) -> None:
     try:
         if array_of(op) in f.crossed:
             _wait_for_others(f)
+        elif op in f.late and not _waited_since(f, op.array):  # type: ignore[attr-defined]
+            f.sync()
         if isinstance(op, tile.ForTiles):
             _for_tiles(f, op, uses)
         elif isinstance(op, flow.For):
@@ -163,6 +165,16 @@ def _wait_for_others(f: Forming) -> None:
             "one group: pin warpgroups = 1"
         )
     f.sync()
+
+
+def _waited_since(f: Forming, array: Value[Any]) -> bool:
+    """Whether all warps have met since the last access of an array."""
+    for op in reversed(f.body.region.ops):
+        if isinstance(op, cta.Sync):
+            return True
+        if op.regions or array in op.operands:
+            return False
+    return False
 
 
 def _load(f: Forming, op: tile.Load, users: list[Op]) -> None:
@@ -474,6 +486,7 @@ def form_ctas(kernel: Kernel, ctx: Context) -> None:
     top = Region(kernel.body.args)
     f = Forming(ctx, kernel, schedule, axes, team, frames, Builder(top), Builder(role), group)
     f.crossed = crossed_arrays(kernel.body)
+    f.late = late_accesses(kernel.body)
     for arg in kernel.body.args:
         f.values[arg] = arg
     uses = rewrite.uses(kernel.body)

@@ -55,6 +55,8 @@ class Forming:
     """Where the range ends that an index is part of, if it is not the end of an array."""
     crossed: frozenset[Value[Any]] = frozenset()
     """Arrays whose accesses wait for one another (``crossings``)."""
+    late: frozenset[Op] = frozenset()
+    """Accesses of tiles that wait for others of the same array (``crossings``)."""
     homes: dict[Value[Any], author.Home] = field(default_factory=dict)
     """What the author pinned."""
     stored: dict[Value[Any], tuple[Value[Any], Register]] = field(default_factory=dict)

@@ -161,7 +161,8 @@ def _host_bytes(view: ArrayView) -> Bytes:
     low, high = view.bounds()
     if low == high:
         return np.zeros(0, np.uint8)
-    return np.frombuffer((ctypes.c_char * (high - low)).from_address(low), np.uint8)
+    block: Any = (ctypes.c_char * (high - low)).from_address(low)
+    return np.ndarray((high - low,), np.uint8, block)
 
 
 def _aligned_copy(data: Bytes, misaligned: int) -> Bytes:

@@ -473,12 +473,12 @@ class Kernel:
 
 def _executor(on: str | Emulator) -> str | Emulator:
     """Who is to run calls."""
+    if on in ("auto", "gpu", "interp"):
+        return on
     from tilec.runtime.emulated import Emulator
 
-    if on == "emulator":
-        return Emulator()
-    if isinstance(on, Emulator) or on in ("auto", "gpu", "interp"):
-        return on
+    if on == "emulator" or isinstance(on, Emulator):
+        return Emulator() if on == "emulator" else on
     hint = did_you_mean(str(on), EXECUTORS) or f"there are {', '.join(EXECUTORS)}"
     raise LaunchError(f"nothing called {on!r} runs kernels", code="launch", help=hint)
 

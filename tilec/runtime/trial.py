@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tilec.diagnostics import Diagnostic
 from tilec.interp.interpret import choose_sizes, interpret, outputs_for
 from tilec.interp.numbers import FORMATS, decode, encode, storage
 from tilec.ir.core import Kernel as IRKernel
@@ -30,6 +31,10 @@ from tilec.runtime.kernel import Kernel, Program
 from tilec.runtime.scalars import held
 from tilec.runtime.specialise import LaunchError
 from tilec.source import SourceFile
+from tilec.targets.base import Target
+
+if TYPE_CHECKING:
+    from tilec.runtime.emulated import Emulator
 
 HostArray = npt.NDArray[Any]
 
@@ -206,6 +211,25 @@ def on_interpreter(
     seconds = time.perf_counter() - start
     where = "the interpreter in float64" if wide else "the interpreter"
     return Trial(_written(kernel, arrays), seconds, where, sizes)
+
+
+def on_emulator(
+    kernel: Kernel, ir: IRKernel, inputs: Inputs, target: Target, how: Emulator
+) -> tuple[Trial, list[Diagnostic]]:
+    """Run the emitted PTX on the emulator; what it gave, and what is wrong with it."""
+    from tilec.runtime.emulated import emulate_call
+
+    arrays = _copies(ir, inputs)
+    call = kernel.sort_out(views_of(kernel, arrays), inputs.scalars, target)
+    where = f"the emulator, {how.order}" + (f" {how.seed}" if how.order == "random" else "")
+    start = time.perf_counter()
+    faults: list[Diagnostic] = []
+    written = _written(ir, arrays)
+    if any(array.size for array in written.values()):
+        faults = emulate_call(call, kernel.compile(call, target), how).diagnostics(
+            kernel.program.source
+        )
+    return Trial(written, time.perf_counter() - start, where), faults
 
 
 def on_gpu(kernel: Kernel, ir: IRKernel, inputs: Inputs, limit_s: float = GPU_LIMIT_S) -> Trial:

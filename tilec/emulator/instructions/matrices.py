@@ -76,7 +76,7 @@ def _stmatrix(bind: Bind) -> Step:
         if turned:
             tiles = tiles.transpose(0, 1, 3, 2)
         rows = np.ascontiguousarray(tiles).view(np.uint8).reshape(-1, _ROW_BYTES)
-        observe(bind, g, "shared", None, places, _ROW_BYTES, good, writes=True)
+        observe(bind, g, "shared", None, places, _ROW_BYTES, good, writes=True, rows=rows)
         scatter(g.cta.shared, places[good], rows[good])
 
     return run

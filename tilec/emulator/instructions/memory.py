@@ -123,7 +123,7 @@ def store(bind: Bind, g: Any, space: str, addresses: Any, rows: Any) -> None:
     lanes = aligned(bind, g, addresses, width)
     if space == "shared":
         inside = in_shared(bind, g, addresses, width, lanes)
-        observe(bind, g, "shared", None, addresses, width, inside, writes=True)
+        observe(bind, g, "shared", None, addresses, width, inside, writes=True, rows=rows)
         scatter(g.cta.shared, addresses[inside], rows[inside])
         return
     for buffer, which in in_global(bind, g, addresses, width, lanes):
@@ -220,8 +220,12 @@ def observe(
     lanes: Any,
     *,
     writes: bool,
+    rows: Any = None,
 ) -> None:
-    """Tell whoever looks at accesses, and keep which bytes hold something."""
+    """Tell whoever looks at accesses, and keep which bytes hold something.
+
+    ``rows`` are the bytes that are written, before they are.
+    """
     if not lanes.any():
         return
     machine = g.cta.machine
@@ -240,4 +244,4 @@ def observe(
             where=where(g),
         )
     for watcher in machine.watchers:
-        watcher.accessed(bind.at, g, space, buffer, offsets, width, lanes, writes)
+        watcher.accessed(bind.at, g, space, buffer, offsets, width, lanes, writes, rows)

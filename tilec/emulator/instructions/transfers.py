@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tilec.emulator.arrays import thread_access, work_access
 from tilec.emulator.asynchrony import Groups, Work, issue
-from tilec.emulator.instructions.mbarriers import barrier_at, deliver
+from tilec.emulator.instructions.mbarriers import arrive, barrier_at, deliver
 from tilec.emulator.instructions.memory import address_of, in_global, in_shared, space_of
 from tilec.emulator.memory import gather, scatter
-from tilec.emulator.order import order_of
+from tilec.emulator.order import Box, order_of
 from tilec.emulator.program import Address, Number, Vector
 from tilec.emulator.shadow import GRANULE, Party, shadow_of, tell
 from tilec.emulator.table import Bind, Step, lanes_of, row, where
@@ -328,6 +329,7 @@ def _start_copy(
 
     work = Work("cp.async", bind.at, cta, party, [write], warps=(warp,))
     copy_groups(cta, warp).add(work)
+    _arrivals_of(cta, warp).copies.append(work)
     issue(work)
 
 
@@ -360,3 +362,57 @@ def _wait_copies(bind: Bind) -> Step:
                 order.learn(warp, work.party.bits)
 
     return run
+
+
+@dataclass
+class _Arrivals:
+    """Arrivals of a warp that wait for its copies, in order."""
+
+    copies: list[Work] = field(default_factory=list)
+    """Those since the last arrival."""
+    landed: int = 0
+    """The bits of all copies that arrivals have waited for."""
+    last: Work | None = None
+
+
+def _arrivals_of(cta: Any, warp: int) -> _Arrivals:
+    found: dict[int, _Arrivals] = cta.keep("copy-arrivals", lambda _: {})
+    return found.setdefault(warp, _Arrivals())
+
+
+@row("cp.async.mbarrier.arrive.noinc", effect="orders", group="cp.async")
+def _arrive_after_copies(bind: Bind) -> Step:
+    """Each lane arrives once its copies so far have landed; who waits knows that they have."""
+    place = address_of(bind, bind.operands[0])
+
+    def run(g: Any) -> None:
+        places = place(g)
+        for warp in _active_warps(g):
+            mine = g.active() & (g.tid // 32 == warp)
+            for at in sorted(set(places[mine].tolist())):
+                barrier = barrier_at(bind, g, at)
+                if barrier is not None:
+                    _start_arrival(bind, g, warp, barrier, int((places[mine] == at).sum()))
+
+    return run
+
+
+def _start_arrival(bind: Bind, g: Any, warp: int, barrier: Any, lanes: int) -> None:
+    cta = g.cta
+    queue = _arrivals_of(cta, warp)
+    copies, queue.copies, before = queue.copies, [], queue.last
+    party = Party(bind.at, 0, order_of(cta).snapshot(warp), "the arrival after copies")
+    barrier.arrivers[warp] = bind.at
+
+    def land() -> None:
+        told = Box.empty(cta.warps)
+        for copy in copies:
+            copy.finish()
+            queue.landed |= copy.party.bits
+        told.known = queue.landed
+        barrier.told.take(told)
+        arrive(bind, g, barrier, lanes)
+
+    work = Work("cp.async-arrive", bind.at, cta, party, [land], after=before, warps=(warp,))
+    queue.last = work
+    issue(work)
