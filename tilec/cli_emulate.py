@@ -109,7 +109,7 @@ def _extents(what: str, text: str) -> tuple[int, ...]:
         raise click.UsageError(f"{what} is numbers with x between, got `{text}`") from None
 
 
-# --- arrays ----------------------------------------------------------------------------------------
+# --- arrays --------------------------------------------------------------------------------------
 
 
 def _arrays(texts: Sequence[str], seed: int) -> tuple[dict[str, HostArray], dict[str, bool]]:
@@ -165,7 +165,7 @@ def _from_file(name: str, what: str) -> HostArray:
     return np.ascontiguousarray(loaded)
 
 
-# --- parameters ------------------------------------------------------------------------------------
+# --- parameters ----------------------------------------------------------------------------------
 
 
 def _values(

@@ -1,8 +1,8 @@
 """docs/cli.md: every command and option has its place there, and its examples run as shown.
 
 A ``console`` block holds commands after ``$`` and what they print, in order, in one folder;
-``...`` stands for anything, on a line of its own for any number of lines. A ``tk NAME`` block is
-a file of that folder.
+``...`` stands for anything, on a line of its own for any number of lines. A ``tk NAME`` or ``ptx
+NAME`` block is a file of that folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tilec.cli import main
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PAGE = (CHECKOUT / "docs" / "cli.md").read_text(encoding="utf-8")
-FENCE = re.compile(r"^```(console|tk)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(console|tk|ptx)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SECTIONS = dict(re.findall(r"^## tilec (\S+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 COMMANDS = sorted(main.commands)
 
@@ -83,7 +83,7 @@ def test_the_examples_run_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     count = 0
     for kind, name, body in FENCE.findall(PAGE):
-        if kind == "tk":
+        if kind in ("tk", "ptx"):
             Path(name).write_text(body, encoding="utf-8")
             continue
         for command, shown in steps(body):

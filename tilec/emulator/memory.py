@@ -20,7 +20,8 @@ Bytes = npt.NDArray[np.uint8]
 Lanes = npt.NDArray[Any]
 
 _FIRST = 0x7F00_0000_0000
-_GAP = 1 << 24
+GAP = 1 << 24
+"""Bytes that lie between two buffers at least."""
 PARAMETERS = 0x10_0000_0000
 """Where the parameter space lies in the generic one, for addresses taken of parameters."""
 
@@ -53,7 +54,7 @@ class Global:
     ) -> Buffer:
         """Place a buffer's bytes (shared with the caller); aligned to 512 and ``misalign`` more."""
         last = self.buffers[-1] if self.buffers else None
-        free = last.address + len(last.data) + _GAP if last else _FIRST
+        free = last.address + len(last.data) + GAP if last else _FIRST
         address = -(-free // 512) * 512 + misalign
         buffer = Buffer(name, address, data, np.full(len(data), written))
         self.buffers.append(buffer)
@@ -62,11 +63,15 @@ class Global:
 
     def at(self, address: int) -> Buffer | None:
         """The buffer that holds an address, or that ends just before it."""
-        place = bisect_right(self._starts, address) - 1
-        if place < 0:
+        buffer = self.below(address)
+        if buffer is None:
             return None
-        buffer = self.buffers[place]
         return buffer if address < buffer.address + max(len(buffer.data), 1) else None
+
+    def below(self, address: int) -> Buffer | None:
+        """The last buffer that does not begin after an address."""
+        place = bisect_right(self._starts, address) - 1
+        return self.buffers[place] if place >= 0 else None
 
 
 def gather(data: Bytes, offsets: Lanes, width: int) -> Bytes:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilec.emulator.gang import VIEWS
-from tilec.emulator.memory import PARAMETERS, gather, scatter
+from tilec.emulator.memory import GAP, PARAMETERS, gather, scatter
 from tilec.emulator.program import WIDTH, Address, Symbol
 from tilec.emulator.table import Bind, Step, lanes_of, row, where
 
@@ -180,8 +180,10 @@ def in_global(bind: Bind, g: Any, addresses: Any, width: int, lanes: Any) -> Any
         lane = int(np.argmax(left))
         buffer = machine.memory.at(int(addresses[lane]))
         if buffer is None:
-            which = left & (addresses == addresses[lane])
-            _outside(bind, g, addresses, which, width)
+            near = machine.memory.below(int(addresses[lane]))
+            end = 0 if near is None else near.address + len(near.data)
+            which = left & (addresses >= end) & (addresses <= addresses[lane] + GAP)
+            _outside(bind, g, addresses, which, width, near)
             left &= ~which
             continue
         start, end = buffer.address, buffer.address + len(buffer.data)
@@ -199,12 +201,12 @@ def _outside(bind: Bind, g: Any, addresses: Any, which: Any, width: int, near: A
     beside = ""
     if near is not None:
         over = int(addresses[lane]) + width - near.address - len(near.data)
-        beside = f", {over} bytes beyond the end of {near.name}"
+        beside = f", {over} bytes beyond the end of {near.name}" if over <= GAP else ""
     g.cta.machine.findings.add(
         "out-of-bounds",
         bind.at,
-        f"{int(which.sum())} lanes access {width} bytes of global memory at "
-        f"{int(addresses[lane]):#x}{beside}, which no array holds",
+        f"{int(which.sum())} lanes access {width} bytes of global memory that no array holds, at "
+        f"{int(addresses[lane]):#x}{beside}",
         missing="a predicate that keeps the access inside its array",
         where=where(g),
     )
