@@ -111,8 +111,9 @@ def _atomic(bind: Bind) -> Step:
 def _memories(bind: Bind, g: Any, space: str, places: Any, width: int, lanes: Any) -> Any:
     """The memories that are updated: their bytes, offsets there, and lanes; watched."""
     if space == "shared":
-        # Of updates in shared memory no races are told: any two of them may meet.
-        yield g.cta.shared, places, in_shared(bind, g, places, width, lanes)
+        inside = in_shared(bind, g, places, width, lanes)
+        observe(bind, g, "shared", None, places, width, inside, writes=True)
+        yield g.cta.shared, places, inside
         return
     for buffer, which in in_global(bind, g, places, width, lanes):
         offsets = places - buffer.address
