@@ -55,7 +55,7 @@ def chunks(cases: Sequence[Case], size: int = CHUNK) -> list[list[Case]]:
 
 
 def run_chunk(
-    cases: Sequence[Any], prefix: Sequence[str] = (), slower: float = 1.0, child: str = _CHILD
+    cases: Sequence[Any], prefix: Sequence[str] = (), slower: float = 1.0, child: str = ""
 ) -> list[Record]:
     """Records of a chunk, one a case, in as many children as it takes.
 
@@ -67,7 +67,7 @@ def run_chunk(
         while left:
             asked, report = Path(folder) / "cases.json", Path(folder) / f"report{crashes}.jsonl"
             asked.write_text(json.dumps([asdict(case) for case in left]))
-            command = [*prefix, sys.executable, "-m", child, str(asked), str(report)]
+            command = [*prefix, sys.executable, "-m", child or _CHILD, str(asked), str(report)]
             limit_s = slower * (_START_S + _EACH_S * len(left))
             reason = _ended(command, limit_s)
             done, hung = _read(report)

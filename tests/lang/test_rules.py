@@ -6,6 +6,7 @@ The named parts stand in that order; ``# not:`` says what must not stand after t
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def ir_text(path: Path) -> str:
 def missing(text: str, source: str) -> list[str]:
     """The parts that are not found in order, and those found where they must not be."""
     place, wrong, forbidden = 0, [], []
-    for line in source.splitlines():
+    for line in map(str.strip, source.splitlines()):
         if line.startswith("# not: "):
             forbidden.append(line[7:])
         elif line.startswith("# ir: "):
@@ -52,7 +53,7 @@ def missing(text: str, source: str) -> list[str]:
 @pytest.mark.parametrize("path", _FILES, ids=lambda p: p.stem)
 def test_program_lowers_to_what_it_says(path: Path) -> None:
     source = path.read_text()
-    assert "# ir: " in source
+    assert re.search(r"^ *# ir: ", source, re.MULTILINE)
     assert missing(ir_text(path), source) == []
 
 
