@@ -42,7 +42,10 @@ def test_the_wheel_holds_every_module_grammar_and_table(wheel: Path) -> None:
     wanted |= {f"tilec/{name}" for name in TABLES}
     assert wanted - names == set()
     strange = {n for n in names if n.startswith("tilec/") and not n.endswith((".py", ".lark"))}
-    assert strange == {"tilec/py.typed", "tilec/std/math.tk", "tilec/std/merges.tk"}
+    assert strange == {
+        "tilec/py.typed",
+        *(f"tilec/std/{name}.tk" for name in ("math", "merges", "random")),
+    }
 
 
 def test_the_tables_are_literals_that_can_be_read_as_text(installed: Path) -> None:
