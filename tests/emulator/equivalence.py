@@ -35,11 +35,13 @@ def probe(subject: Subject) -> Probe:
     seen: dict[tuple[int, int], set[tuple[int, int, bool]]] = {}
     real = products._shared_operand
 
-    def looked(cta: Any, p: Any, work: Any, bits: int, count: int, type: str, major: bool) -> Any:
+    def looked(
+        cta: Any, p: Any, work: Any, bits: int, count: int, type: str, major: bool, *more: Any
+    ) -> Any:
         span = products.Descriptor.of(bits).span
         wide = span // products.element_bytes(type)
         seen.setdefault((p.at.line, count), set()).add((span, wide, major))
-        return real(cta, p, work, bits, count, type, major)
+        return real(cta, p, work, bits, count, type, major, *more)
 
     arrivals: dict[int, list[tuple[Any, int]]] = {}
     count = mbarriers.arrive

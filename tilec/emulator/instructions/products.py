@@ -97,6 +97,13 @@ def _operand_places(d: Descriptor, count: int, size: int, mn_major: bool) -> Any
     return addresses, np.unique(addresses.reshape(-1) // GRANULE)
 
 
+@lru_cache(maxsize=1024)
+def _quarter_places(d: Descriptor, size: int, mn_major: bool, quarter: int) -> Any:
+    """The granules of the 16 rows of A that a warp multiplies."""
+    rows = operand_addresses(d, ROWS, size, mn_major)[16 * quarter : 16 * quarter + 16]
+    return np.unique(rows.reshape(-1) // GRANULE)
+
+
 def fragment_a(lanes: Any, size: int) -> tuple[Any, Any]:
     """Row of the warp's 16 and place in K of each element, [lane, register, element]."""
     lane = lanes[:, None, None]
@@ -272,9 +279,19 @@ def _start(
 
 
 def _shared_operand(
-    cta: Any, p: Product, work: Work, bits: int, count: int, type: str, major: bool
+    cta: Any,
+    p: Product,
+    work: Work,
+    bits: int,
+    count: int,
+    type: str,
+    major: bool,
+    parties: dict[int, Party] | None = None,
 ) -> Any:
-    """An operand's elements as numbers [rows, k]; the access is watched."""
+    """An operand's elements as numbers [rows, k]; the access is watched.
+
+    Of A each warp reads its own rows, for which its own wait is enough: ``parties`` by warp.
+    """
     size = element_bytes(type)
     descriptor, machine = Descriptor.of(bits), cta.machine
     for wrong in descriptor.faults():
@@ -292,9 +309,13 @@ def _shared_operand(
         )
         return np.zeros(addresses.shape)
     shadow = shadow_of(cta)
-    found = shadow.work_reads(work.party, granules)
-    if found is not None:
-        tell(cta, p.at, found, "reads", "the product", work.warps, work.party)
+    readers = [(work.party, granules)]
+    if parties is not None:
+        readers = [(q, _quarter_places(descriptor, size, major, w % 4)) for w, q in parties.items()]
+    for party, read in readers:
+        found = shadow.work_reads(party, read)
+        if found is not None:
+            tell(cta, p.at, found, "reads", "the product", work.warps, work.party)
     for watcher in machine.watchers:
         if isinstance(watcher, Advice):
             watcher.product(p.at, cta, _core_rows(addresses, size, major))
@@ -329,7 +350,14 @@ def _multiply(
     b = _shared_operand(cta, p, work, places[1], p.columns, of_b, p.b_major)
     a = None
     if places[0] is not None:
-        a = _shared_operand(cta, p, work, places[0], ROWS, of_a, p.a_major)
+        bits_of = cta.keep("wgmma-bits", lambda _: {})[work]
+        start = work.party.start
+        parties = {
+            w: Party(p.at, bits_of[w], start, work.party.what, work.party.waits) for w in work.warps
+        }
+        for party in parties.values():
+            party.issued = work.party.issued
+        a = _shared_operand(cta, p, work, places[0], ROWS, of_a, p.a_major, parties)
     integers = p.result == "s32"
     kind = np.int64 if integers else np.float32
     right = b.T.astype(kind)
