@@ -18,7 +18,11 @@ from typing import Any
 import numpy as np
 
 from tests.select import test_inline, test_parts, test_strict
+from tilec.compiler import front
+from tilec.interp.interpret import interpret
 from tilec.runtime.supervise import run
+from tilec.source import SourceFile
+from tilec.targets import by_name
 
 LIMIT_S = 240.0
 HOMES = """\
@@ -74,28 +78,30 @@ def cases() -> Iterator[tuple[str, str, Arrays, tuple[str, ...]]]:
         yield f"homes {rows}", HOMES, {"x": x, "y": np.zeros_like(x)}, ("y",)
 
 
+def expected(text: str, arrays: Arrays) -> tuple[str, Arrays]:
+    """The kernel's name, and the arrays as the interpreter leaves them."""
+    kernel = front(SourceFile("k.tk", text), None, {}, by_name("90")).kernels[0]
+    want = {key: data.copy() for key, data in arrays.items()}
+    interpret(kernel, want)
+    return kernel.name, want
+
+
 def on_gpu() -> list[tuple[str, str]]:
     """The name of each case, and what is wrong with it."""
     import torch  # type: ignore[import-not-found,unused-ignore]
 
     import tilec
-    from tilec.compiler import front
-    from tilec.interp.interpret import interpret
-    from tilec.source import SourceFile
-    from tilec.targets import by_name
 
     found: list[tuple[str, str]] = []
     for name, text, arrays, written in cases():
-        kernel = front(SourceFile("k.tk", text), None, {}, by_name("90")).kernels[0]
-        want = {key: data.copy() for key, data in arrays.items()}
-        interpret(kernel, want)
+        entry, want = expected(text, arrays)
         given: dict[str, Any] = {k: torch.from_numpy(v).cuda() for k, v in arrays.items()}
-        getattr(tilec.compile(text), kernel.name)(**given)
+        getattr(tilec.compile(text), entry)(**given)
         torch.cuda.synchronize()
         wrong = ""
         for key in written:
             got = given[key].cpu().numpy()
-            same = _same_bits(got, want[key])
+            same = same_bits(got, want[key])
             if name.startswith("homes"):
                 same = np.allclose(got, want[key], 1e-4, 1e-4 * np.abs(want[key]).max())
             if not same:
@@ -104,7 +110,7 @@ def on_gpu() -> list[tuple[str, str]]:
     return found
 
 
-def _same_bits(got: np.ndarray, want: np.ndarray) -> bool:
+def same_bits(got: np.ndarray, want: np.ndarray) -> bool:
     """Bit for bit, but that any NaN is as good as another."""
     if got.dtype.kind != "f":
         return got.tobytes() == want.tobytes()

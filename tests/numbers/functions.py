@@ -165,7 +165,7 @@ def _gelu(x: Data) -> Data:
 _WIDE = _over((-20.0, 20.0), _spread(-149, 127))
 _EXPONENTS = _over((-104.0, 89.0), _spread(-30, 6))
 BUILTIN: dict[str, Rule] = {
-    "exp2": Rule(np.exp2, _ulps(2), _over((-150.0, 129.0), _spread(-30, 7)), True),
+    "exp2": Rule(np.exp2, _relative(2.0**-22), _over((-150.0, 129.0), _spread(-30, 7)), True),
     "exp": Rule(
         np.exp,
         lambda x, exact: (2.0**-22 + 2.0**-23 * np.abs(x)) * np.abs(exact) + 2.0**-149,
@@ -189,7 +189,7 @@ SHIPPED: dict[str, Rule] = {
     "rsqrt": Rule(lambda x: 1 / np.sqrt(x), _ulps(4), _over(_positive), False),
     "sigmoid": Rule(_sigmoid, _ulps(4), _WIDE, False),
     "silu": Rule(_silu, _ulps(4), _WIDE, False),
-    "gelu": Rule(_gelu, _ulps(4), _WIDE, False),
+    "gelu": Rule(_gelu, _ulps(4), _over((-20.0, 20.0), (-3.0, 0.0), _spread(-149, 127)), False),
 }
 """The functions of std.math."""
 

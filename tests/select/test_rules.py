@@ -11,7 +11,6 @@ from tilec.passes.select.selector import _RULES
 
 ENDS_BEFORE = {
     "math.reduce": "becomes cta.reduce_thread, cta.reduce_lanes and cta.exchange when CTAs form",
-    "flow.while": "runs on the interpreter only: choose-tiles refuses it at its line",
     "flow.yield": "is read by the op that owns the region",
 }
 OPS = sorted(name for name in Op.registry if name.split(".")[0] in ("cta", "math", "flow"))

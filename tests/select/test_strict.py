@@ -31,7 +31,7 @@ kernel tiles_of_rows(x: f32[M, N], w: f32[N], y: out f32[M]):
         total = zeros[f32](i)
         for j in tiles(N, 48):
             strict:
-                total += rowsum(x[i, j]) * prod(where(w[j] > 1, w[j], 0.75), axis=0)
+                total += rowsum(x[i, j]) * prod(0.75 + min(abs(w[j]), 0.5), axis=0)
         y[i] = total
 """
 COLUMNS = """\
@@ -81,6 +81,7 @@ def test_strict_sums_agree_with_the_interpreter_bit_for_bit(
     on_machine(text, {"x": x, "w": w, "y": got}, {"N": 1024})
     kernel = front(SourceFile("k.tk", text), None, {}, by_name("90")).kernels[0]
     interpret(kernel, {"x": x, "w": w, "y": want})
+    assert np.isfinite(want).all()  # of a NaN or an infinity the order does not show
     np.testing.assert_array_equal(got.view(np.uint32), want.view(np.uint32))
 
 
