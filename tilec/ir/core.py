@@ -76,10 +76,20 @@ class Region:
 
     def walk(self) -> Iterator[Op]:
         """All ops in text order, those of nested regions after their op."""
-        for op in list(self.ops):
-            yield op
-            for nested in op.regions:
-                yield from nested.walk()
+        open_regions = [iter(list(self.ops))]
+        while open_regions:
+            for op in open_regions[-1]:
+                yield op
+                if op.has_regions and (nested := op.regions):
+                    open_regions += [_ops_of(region) for region in reversed(nested)]
+                    break
+            else:
+                open_regions.pop()
+
+
+def _ops_of(region: Region) -> Iterator[Op]:
+    """The ops that are there when a walk comes to the region."""
+    yield from list(region.ops)
 
 
 @dataclass_transform(
@@ -103,6 +113,8 @@ class Op:
     specs: ClassVar[dict[str, FieldSpec]] = {}
     fields_by_role: ClassVar[dict[str, list[tuple[str, bool]]]] = {}
     """For each role the names of the fields and whether they are variadic, from ``specs``."""
+    has_regions: ClassVar[bool] = False
+    """Whether there is a field for one; most ops have none, and walks ask each."""
     registry: ClassVar[dict[str, type[Op]]] = {}
     loc: Loc | None = None
 
@@ -114,6 +126,7 @@ class Op:
         cls.fields_by_role = {}
         for key, spec in cls.specs.items():
             cls.fields_by_role.setdefault(spec.role, []).append((key, spec.variadic))
+        cls.has_regions = "region" in cls.fields_by_role
         if effects is not None:
             cls.effects = effects
         cls.is_terminator = terminator
@@ -193,7 +206,7 @@ class Op:
     @property
     def regions(self) -> list[Region]:
         """All nested regions, in order."""
-        return self._collect("region")
+        return self._collect("region") if self.has_regions else []
 
     @property
     def attributes(self) -> dict[str, Any]:

@@ -46,19 +46,36 @@ def kind_faults(op: Op) -> Iterator[str]:
 
 def value_faults(cls: type[Op], values: Mapping[str, Any]) -> Iterator[str]:
     """The same for fields that no op has been made of yet; those that are missing are passed."""
-    for key, kind in field_kinds(cls).items():
+    for key, kind, role, wanted in _checks(cls):
         if key not in values:
             continue
-        role, value = cls.specs[key].role, values[key]
-        if role in ("operand", "result"):
-            found = value if isinstance(value, tuple) else (value,)
-            wanted = _value_types(kind)
-            for one in found:
-                if isinstance(one, Value) and wanted and not isinstance(one.type, wanted):
-                    names = " or ".join(t.text_name for t in wanted)
-                    yield f"{role} {key} has type {one.type}, {names} is needed"
-        elif role == "attribute" and not fits(value, kind):
-            yield f"{key} = {_shown(value)}: {described(kind)} is needed"
+        value = values[key]
+        if role == "attribute":
+            # Most values are of their kind by their very class.
+            if value.__class__ is not kind and not fits(value, kind):
+                yield f"{key} = {_shown(value)}: {described(kind)} is needed"
+            continue
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, Value) and not isinstance(one.type, wanted):
+                names = " or ".join(t.text_name for t in wanted)
+                yield f"{role} {key} has type {one.type}, {names} is needed"
+
+
+Check = tuple[str, Any, str, tuple[type[Type], ...]]
+"""Of a field: its key, kind, role, and the types of its values."""
+_asked: dict[type[Op], list[Check]] = {}
+
+
+def _checks(cls: type[Op]) -> list[Check]:
+    """The fields of which something is asked, resolved once."""
+    if cls not in _asked:
+        _asked[cls] = []
+        for key, kind in field_kinds(cls).items():
+            role = cls.specs[key].role
+            wanted = _value_types(kind) if role in ("operand", "result") else ()
+            if wanted or role == "attribute":
+                _asked[cls].append((key, kind, role, wanted))
+    return _asked[cls]
 
 
 @cache

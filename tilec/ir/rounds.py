@@ -25,25 +25,37 @@ Count = dict[tuple[Any, ...], int]
 def round_faults(kernel: Kernel) -> Iterator[Fault]:
     """Rings whose two sides go different numbers of rounds."""
     roles = [op for op in kernel.body.ops if isinstance(op, cta.Role)]
+    uses = {role: _uses(role) for role in roles}
     for ring in (op for op in kernel.body.ops if isinstance(op, cta.MakeRing)):
         sides: dict[type[Op], list[tuple[cta.Role, Count, Op]]] = {cta.Acquire: [], cta.Wait: []}
         for role in roles:
             for side, found in sides.items():
-                uses = [u for u in role.body.walk() if isinstance(u, side) and _ring(u) is ring.out]
-                counted = _Counter(side, ring.out).region(role.body) if uses else None
-                if counted is not None:
-                    found.append((role, counted, _loop_of(role.body, uses[-1])))
-        for maker, made, filling in sides[cta.Acquire]:
-            for taker, taken, emptying in sides[cta.Wait]:
+                last = uses[role].get((side, ring.out))
+                counted = _Counter(side, ring.out).region(role.body) if last else None
+                if counted is not None and last is not None:
+                    found.append((role, counted, last))
+        for maker, made, filled in sides[cta.Acquire]:
+            for taker, taken, emptied in sides[cta.Wait]:
                 if made == taken or not (_loops(made) and _loops(taken)):
                     continue
                 if _known(made, maker) and _known(taken, taker):
+                    filling = _loop_of(maker.body, filled)
+                    emptying = _loop_of(taker.body, emptied)
                     yield Fault(
                         emptying,
                         f"role {taker.label} waits for other rounds of %{ring.out.name} than role "
                         f"{maker.label} fills{_line(filling)}: {_shown(emptying)}, "
                         f"there {_shown(filling)}",
                     )
+
+
+def _uses(role: cta.Role) -> dict[tuple[type[Op], Value[Any]], Op]:
+    """The last op of a role that fills a stage of a ring, and the last that waits for one."""
+    return {
+        (type(op), _ring(op)): op
+        for op in role.body.walk()
+        if isinstance(op, cta.Acquire | cta.Wait)
+    }
 
 
 def _loops(count: Count) -> bool:
@@ -122,6 +134,8 @@ class _Counter:
     def op(self, op: Op) -> Count | None:
         if isinstance(op, self.side) and _ring(op) is self.ring:
             return {(): 1}
+        if not op.has_regions:
+            return {}
         if isinstance(op, flow.For):
             return self.loop(op)
         counts = [self.region(region) for region in op.regions]

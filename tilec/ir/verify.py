@@ -99,7 +99,9 @@ def _op_faults(op: Op, families: tuple[str, ...], types: tuple[type, ...]) -> li
     messages: list[str] = []
     if op.name.split(".")[0] not in families:
         messages.append(f"this op does not belong to the level ({', '.join(families)})")
-    values = [*op.results, *(a for r in op.regions for a in r.args)]
+    values = op.results
+    if op.has_regions:
+        values += [a for r in op.regions for a in r.args]
     messages.extend(
         f"type {v.type} does not belong to the level" for v in values if type(v.type) not in types
     )

@@ -30,7 +30,7 @@ def element_type(type: Type) -> DType:
 def with_element_type(type: Type, dtype: DType) -> Type:
     """The same shape and home with another element type."""
     if isinstance(type, Scalar | Tile | Register):
-        changed: Type = replace(type, dtype=dtype)
+        changed: Type = type if type.dtype is dtype else replace(type, dtype=dtype)
         return changed
     raise TypeError(f"{type} has no elements to compute on")
 
@@ -54,9 +54,9 @@ class Elementwise(Op):
         whole = common_shape(self.operands)
         dtype = element_type(self.operands[-1].type)
         for value in self.operands:
-            if not isinstance(value.type, Scalar) and with_element_type(value.type, BOOL) != (
-                with_element_type(whole, BOOL)
-            ):
+            # Nearly always the types are the same; to compare the rest takes two new ones.
+            alike = value.type == whole or isinstance(value.type, Scalar)
+            if not alike and with_element_type(value.type, BOOL) != with_element_type(whole, BOOL):
                 yield f"operands differ in shape or home: {value.type} and {whole}"
             if element_type(value.type) != dtype and value is not self.operands[0]:
                 yield f"operands differ in element type: {value.type} and {dtype}"
