@@ -69,12 +69,13 @@ _asked: dict[type[Op], list[Check]] = {}
 def _checks(cls: type[Op]) -> list[Check]:
     """The fields of which something is asked, resolved once."""
     if cls not in _asked:
-        _asked[cls] = []
+        checks: list[Check] = []
         for key, kind in field_kinds(cls).items():
             role = cls.specs[key].role
             wanted = _value_types(kind) if role in ("operand", "result") else ()
             if wanted or role == "attribute":
-                _asked[cls].append((key, kind, role, wanted))
+                checks.append((key, kind, role, wanted))
+        _asked[cls] = checks
     return _asked[cls]
 
 
