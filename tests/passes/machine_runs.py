@@ -1,4 +1,4 @@
-"""Run a source on the machine of level ``cta`` after each of that level's passes."""
+"""Run a source on the ``cta`` interpreter after each of that level's passes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from tests.passes.cta_machine import run
 from tilec import pipeline
 from tilec.frontend.check import check
 from tilec.frontend.lower import lower
 from tilec.frontend.parse import parse
+from tilec.interp.cta.run import run_cta
 from tilec.ir.core import Kernel, Module
 from tilec.ir.facts import ArrayFacts, Facts, Schedule
 from tilec.ir.types import Array
@@ -67,7 +67,7 @@ def check_text(
         if name not in CTA_PASSES:
             continue
         arrays = {k: v.copy() for k, v in whole.items()}
-        run(module.kernels[0], arrays, scalars or {})
+        run_cta(module.kernels[0], arrays, scalars or {}, wide=True)
         for key, value in expected.items():
             np.testing.assert_allclose(
                 arrays[key], value, tolerance, tolerance, err_msg=f"{key} after {name}"

@@ -1,6 +1,6 @@
 """After every pass of level ``cta`` a kernel computes what its source says.
 
-Each program runs on the small machine of ``cta_machine`` after each pass from ``form-ctas`` on:
+Each program runs on the ``cta`` interpreter after each pass from ``form-ctas`` on:
 with every promise about its arrays, with none, and with schedules that change who does what.
 """
 
@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.passes.cta_machine import run
 from tests.passes.programs import PROGRAMS, Program
 from tilec import pipeline
 from tilec.frontend.check import check
 from tilec.frontend.lower import lower
 from tilec.frontend.parse import parse
+from tilec.interp.cta.run import run_cta
 from tilec.ir.core import Module
 from tilec.ir.facts import ArrayFacts, Facts, Schedule
 from tilec.passes.base import Context
@@ -63,27 +63,40 @@ def check_everywhere(
     """Run the program after each pass of level ``cta`` and compare with NumPy."""
     rng = np.random.default_rng(7)
     sizes = program.sizes
+    module = lowered(program, facts, schedule, target)
+    types = {arg.name: arg.type for arg in module.kernels[0].body.args}
     inputs = {
-        name: rng.standard_normal(tuple(sizes[a] for a in axes))
+        name: (rng.standard_normal if types[name].dtype.is_float else _small_numbers(rng))(
+            tuple(sizes[a] for a in axes)
+        )
         for name, axes in program.shapes.items()
     }
     expected: dict[str, Any] = program.means(SimpleNamespace(**inputs))
-    module = lowered(program, facts, schedule, target)
     ctx = Context(target)
     for name in pipeline.PIPELINE[: pipeline.position("place-shared") + 1]:
         pipeline.step(module, pipeline.find_pass(name), ctx)
         if name not in CTA_PASSES:
             continue
         out = {k for k in expected if f"{k}: out" in program.text}
-        arrays = {k: np.full_like(v, np.nan) if k in out else v.copy() for k, v in inputs.items()}
+        arrays = {k: _unwritten(v) if k in out else v.copy() for k, v in inputs.items()}
         for kernel in module.kernels:
             for item, _, extents in kernel.attributes.get("workspace", ()):
                 shapes = {k: v.shape for k, v in inputs.items()}
                 shape = [evaluate(extent, shapes, program.scalars) for extent in extents]
                 arrays.setdefault(str(item), np.full(shape, np.nan))
-            run(kernel, arrays, program.scalars)
+            run_cta(kernel, arrays, program.scalars, wide=True)
         for key, value in expected.items():
             np.testing.assert_allclose(arrays[key], value, 1e-9, 1e-9, err_msg=f"{key} {name}")
+
+
+def _small_numbers(rng: np.random.Generator) -> Any:
+    """Draws what every integer type holds, and sums of products of it."""
+    return lambda shape: rng.integers(0, 8, shape)
+
+
+def _unwritten(like: np.ndarray) -> np.ndarray:
+    """What shows where nothing was written."""
+    return np.full_like(like, np.nan if like.dtype.kind == "f" else -99)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

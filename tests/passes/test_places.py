@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.passes.cta_machine import run
 from tilec import pipeline
 from tilec.frontend.check import check
 from tilec.frontend.lower import lower
 from tilec.frontend.parse import parse
+from tilec.interp.cta.run import run_cta
 from tilec.interp.interpret import choose_sizes, interpret
 from tilec.ir.core import Module
 from tilec.ir.facts import ArrayFacts, Facts
@@ -252,7 +252,7 @@ def test_programs_go_where_they_say(name: str, promised: bool, sizes: dict[str, 
         if step not in CTA_PASSES:
             continue
         found = {n: v.astype(np.float64) for n, v in inputs.items()}
-        run(module.kernels[0], found, {})
+        run_cta(module.kernels[0], found, {}, wide=True)
         same(found, expected, step)
 
 

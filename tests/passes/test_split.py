@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.passes.cta_machine import run as run_on_cta
 from tilec import pipeline
 from tilec.frontend.check import check
 from tilec.frontend.lower import lower
 from tilec.frontend.parse import parse
+from tilec.interp.cta.run import run_cta
 from tilec.interp.interpret import interpret, outputs_for
 from tilec.interp.machine import Trace
 from tilec.ir.core import Module
@@ -207,7 +207,7 @@ def test_parts_run_on_rings_one_after_the_other(name: str) -> None:
                 continue
             arrays = {k: v.copy() for k, v in x.items()}
             scalars = {n: sizes[n] for n in ("w", "lo") if n in condition}
-            run_on_cta(module.kernels[0], arrays, scalars)
+            run_cta(module.kernels[0], arrays, scalars, wide=True)
             np.testing.assert_allclose(arrays["o"], out, 1e-9, 1e-9, err_msg=step)
             np.testing.assert_allclose(arrays["e"], row, 1e-9, 1e-9, err_msg=step)
         rings = [op for op in module.kernels[0].body.walk() if isinstance(op, cta.MakeRing)]
@@ -240,7 +240,7 @@ def test_products_are_pipelined_in_each_part(depth: int) -> None:
     flights = [op for op in loops if any(isinstance(v.type, Flight) for v in op.init)]
     assert len(flights) == 2
     through(module, "place-shared")
-    run_on_cta(kernel, x, {})
+    run_cta(kernel, x, {}, wide=True)
     top = max(-1.0, x["d"].max(initial=-np.inf))
     np.testing.assert_allclose(x["o"], x["a"] @ x["b"].T + top, 1e-9, 1e-9)
 

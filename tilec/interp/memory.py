@@ -44,6 +44,8 @@ class Memory:
     def __init__(self, name: str, type: Array, data: Data, wide: bool) -> None:
         self.name, self.type, self.data, self.wide = name, type, data, wide
         self.writable = type.mode != "in"
+        self.others = "another iteration of the parallel loop"
+        """Who else may touch elements of it at the same time."""
         self._writer: Data | None = None
         self._reader: Data | None = None
         self._updater: Data | None = None
@@ -103,8 +105,7 @@ class Memory:
         others = (touched != _NOBODY) & (touched != iteration)
         if np.any(others):
             raise InterpretError(
-                f"race: an element of {self.name} is {what} by another iteration of the "
-                "parallel loop",
+                f"race: an element of {self.name} is {what} by {self.others}",
                 help="let each iteration have elements of its own, or update memory with `+=` or "
                 "an `atomic_...` function",
             )

@@ -233,8 +233,8 @@ def _transpose(machine: Machine, op: tile.Transpose) -> Held:
 def _dot(machine: Machine, op: tile.Dot) -> Held:
     a, b = machine.filled(op.a, 1, 0), machine.filled(op.b, 0, 0)
     if op.precision == "tf32" and not machine.wide:
-        a, b = _read_as_tf32(a), _read_as_tf32(b)
-    summed = _product(a, b, op.a.type.dtype.name, machine.wide) + machine.data(op.acc)
+        a, b = read_as_tf32(a), read_as_tf32(b)
+    summed = product(a, b, op.a.type.dtype.name, machine.wide) + machine.data(op.acc)
     valid = tuple(
         given if given is not None else own
         for given, own in zip(
@@ -249,13 +249,13 @@ def _dot(machine: Machine, op: tile.Dot) -> Held:
     return held(settle(dtype, summed, machine.wide), valid)
 
 
-def _read_as_tf32(x: Data) -> Data:
+def read_as_tf32(x: Data) -> Data:
     """What a tensor core reads of an f32: its low 13 bits count as zero."""
     made: Data = (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
     return made
 
 
-def _product(a: Data, b: Data, dtype: str, wide: bool) -> Data:
+def product(a: Data, b: Data, dtype: str, wide: bool) -> Data:
     """a @ b: narrow floats in float32, f32 in float64 and rounded once, integers exactly."""
     if a.dtype.kind in "iub":
         through: Any = np.int64
