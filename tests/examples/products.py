@@ -114,3 +114,44 @@ ATTENTION = Example(
     choices=("D", "CAUSAL"),
     larger=attention_sizes((2, 8, 2, 1000, 1000, 128, True), (1, 4, 4, 777, 2049, 64, False)),
 )
+
+
+def _window(rng: np.random.Generator, n: Sizes) -> dict[str, Any]:
+    return {**heads(rng, n), "window": int(n["WINDOW"])}
+
+
+def _windowed(x: dict[str, Any], n: Sizes) -> dict[str, Data]:
+    rows, columns = np.arange(n["M"])[:, None], np.arange(n["N"])[None, :]
+    back = rows + (n["N"] - n["M"]) - columns
+    keep = (back >= 0) & (back < n["WINDOW"])
+    o, lse = attend(x["q"], x["k"], x["v"], x["scale"], keep)
+    return {"o": o, "lse": lse}
+
+
+def _windows(*rows: tuple[int, ...]) -> tuple[Sizes, ...]:
+    names = ("B", "H", "HK", "M", "N", "D", "WINDOW")
+    return tuple(dict(zip(names, row, strict=True)) for row in rows)
+
+
+ATTENTION_WINDOW = Example(
+    "attention_window",
+    "attention_window",
+    _windows(
+        (1, 1, 1, 1, 1, 64, 1),
+        (1, 2, 1, 63, 65, 64, 16),
+        (2, 2, 2, 65, 127, 128, 100),
+        (1, 1, 1, 128, 64, 64, 7),  # rows of which nothing is kept
+        (1, 1, 1, 5, 0, 64, 3),
+        (1, 1, 1, 0, 5, 64, 3),
+        (1, 3, 1, 17, 200, 64, 1000),
+        (1, 2, 2, 130, 130, 128, 0),  # a window of nothing
+    ),
+    _window,
+    _windowed,
+    {
+        "o": close("bf16", "B", "H", "M", "D", absolute=2.0**-8),
+        "lse": close("f32", "B", "H", "M", absolute=2.0**-15),
+    },
+    choices=("D",),
+    larger=_windows((2, 8, 2, 1000, 1000, 128, 256), (1, 4, 4, 777, 2049, 64, 333)),
+)

@@ -11,23 +11,15 @@ from __future__ import annotations
 import faulthandler
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 from tests.fuzz.programs import generate
 from tests.fuzz.trials import apart, listed, meaning_of, said
+from tests.gpu.fuzz_case import FuzzCase
 from tests.gpu.program_child import _REPORTED, CASE_LIMIT_S
 from tilec.diagnostics import DiagnosticError
 from tilec.runtime.trial import gpu_child
-
-
-@dataclass(frozen=True)
-class FuzzCase:
-    """One program, by its seed."""
-
-    name: str
-    seed: int
 
 
 def run(case: FuzzCase) -> dict[str, Any]:

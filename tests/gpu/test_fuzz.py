@@ -15,7 +15,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.gpu.fuzz_child import FuzzCase
+from tests.gpu.fuzz_case import FuzzCase
 from tests.gpu.test_programs import Record, run_chunk, summary
 
 _CHUNK = 25
