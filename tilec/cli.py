@@ -338,7 +338,7 @@ _ADVICE = click.option(
 @click.option(
     "--on",
     "where",
-    type=click.Choice(("auto", "interp", "emulator", "gpu")),
+    type=click.Choice(("auto", "interp", "cta", "emulator", "gpu")),
     default="auto",
     show_default=True,
     help="A GPU if there is one, else the interpreter.",
@@ -354,7 +354,10 @@ _ADVICE = click.option(
 @_ORDER
 @_ADVICE
 @click.option(
-    "--sm", "target", metavar="TARGET", help="What the emulator runs; sm_90 if not given."
+    "--sm",
+    "target",
+    metavar="TARGET",
+    help="What to compile for where no GPU runs it; sm_90 if not given.",
 )
 @click.option(
     "--save",
@@ -373,8 +376,10 @@ def run(
 
     _takes("run", file, ".tk")
     check_folder(save, dump)
-    if where != "emulator" and (target is not None or advice or order != "in order"):
-        raise click.UsageError("--sm, --order and --advice go with `--on emulator`")
+    if where != "emulator" and (advice or order != "in order"):
+        raise click.UsageError("--order and --advice go with `--on emulator`")
+    if where not in ("cta", "emulator") and target is not None:
+        raise click.UsageError("--sm goes with `--on emulator` and `--on cta`")
     wanted = read_target(target) if target is not None else None
     on: Any = where
     if where == "emulator":
@@ -385,6 +390,48 @@ def run(
     ok = run_kernel(
         SourceFile.read(file), kernel, bound, read_schedule(schedule), read_sizes(shape),
         pairs(inputs, "an input"), on, seed, dump, save, wanted,
+    )  # fmt: skip
+    if not ok:
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("file", type=_FILE)
+@click.argument("more", nargs=-1, metavar="[NAME=VALUE]...")
+@_common
+@click.option("--shape", multiple=True, metavar="M=..,N=..", help="Sizes of the arrays.")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=FILE|NUMBER",
+    help="A .npy or .npz file (FILE:member) for an array, a number for a scalar.",
+)
+@click.option(
+    "--inputs",
+    "archive",
+    type=_FILE,
+    metavar="FILE.npz",
+    help="Arrays by the names of parameters.",
+)
+@_SEED
+@_ORDER
+@click.option("--sm", "target", default="90", show_default=True, help="The target.")
+def bisect(
+    file: Path, more: tuple[str, ...], bindings: tuple[str, ...], kernel: str | None,
+    schedule: tuple[str, ...], dump: Path | None, shape: tuple[str, ...],
+    inputs: tuple[str, ...], archive: Path | None, seed: int, order: str, target: str,
+) -> None:  # fmt: skip
+    """Name the first pass after which a kernel of a .tk FILE means something else."""
+    from tilec.cli_bisect import bisect_kernel
+    from tilec.runtime.emulated import Emulator
+
+    _takes("bisect", file, ".tk")
+    bound = pairs((*bindings, *more), "a compile-time parameter")
+    ok = bisect_kernel(
+        SourceFile.read(file), kernel, bound, read_schedule(schedule), read_sizes(shape),
+        pairs(inputs, "an input"), archive, seed, dump, read_target(target),
+        Emulator(order, seed),
     )  # fmt: skip
     if not ok:
         sys.exit(1)

@@ -42,17 +42,12 @@ def run_kernel(
     wanted: Target | None = None,
 ) -> bool:
     """Run, compare, print; whether the result is as close as its element types allow."""
-    program = Program(source)
-    chosen = name or only_kernel([k.name for k in program.kernels], source.name)
-    kernel = next((k for k in program.kernels if k.name == chosen), None)
-    if kernel is None:
-        hint = did_you_mean(chosen, [k.name for k in program.kernels])
-        raise LaunchError(f"{source.name} has no kernel {chosen}; {hint}".rstrip("; "))
-    kernel = kernel.using(schedule, **bindings)
+    kernel = chosen_kernel(source, name).using(schedule, **bindings)
+    chosen = kernel.name
     target = wanted or by_name("90")
     module = kernel.front_end(bindings, target)
     ir = module.kernel(chosen)
-    _check_names(sizes, given, ir)
+    check_names(sizes, given, ir)
     inputs = trial.make_inputs(ir, sizes, given, seed)
     call = kernel.sort_out(trial.views_of(kernel, inputs.arrays), inputs.scalars, target)
     check_requirements(source, call, chosen)
@@ -66,6 +61,8 @@ def run_kernel(
         found, faults = trial.on_emulator(kernel, ir, inputs, target, where)
     elif on_gpu:
         found = trial.on_gpu(kernel, ir, inputs)
+    elif where == "cta":
+        found = trial.on_cta(kernel, ir, inputs, target)
     else:
         found = trial.on_interpreter(ir, inputs, pinned=kernel.schedule.tiles)
     if faults:
@@ -92,7 +89,19 @@ def run_kernel(
     return all(row.ok for row in rows) and all(f.severity != "error" for f in faults)
 
 
-def _check_names(sizes: Mapping[str, int], given: Mapping[str, str], ir: Any) -> None:
+def chosen_kernel(source: SourceFile, name: str | None) -> Kernel:
+    """The kernel of a text by its name, or its only one."""
+    program = Program(source)
+    chosen = name or only_kernel([k.name for k in program.kernels], source.name)
+    kernel = next((k for k in program.kernels if k.name == chosen), None)
+    if kernel is None:
+        hint = did_you_mean(chosen, [k.name for k in program.kernels])
+        raise LaunchError(f"{source.name} has no kernel {chosen}; {hint}".rstrip("; "))
+    return kernel
+
+
+def check_names(sizes: Mapping[str, int], given: Mapping[str, str], ir: Any) -> None:
+    """Refuse sizes and inputs that the kernel has not."""
     dims = {str(e) for t in trial.array_parameters(ir).values() for e in t.shape}
     parameters = [a.name for a in ir.body.args]
     for word, known in ((sizes, dims), (given, parameters)):

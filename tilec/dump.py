@@ -31,6 +31,11 @@ _AFTER = re.compile(r"(, )?after = [\w-]+|\{after = [\w-]+\} ")
 _DRAWN = (16, 16)
 
 
+def same_but_for_marks(old: str, new: str) -> bool:
+    """Whether two texts of a module differ in nothing but the name of the last pass."""
+    return _AFTER.sub("", old) == _AFTER.sub("", new)
+
+
 class Dump:
     """One folder for one compilation; an ``Observer`` of the pipeline."""
 
@@ -79,7 +84,7 @@ class Dump:
         text = module_text(module)
         self._running, self._text = "", text
         old_name, old = self.last or ("nothing", "")
-        if _AFTER.sub("", old) == _AFTER.sub("", text):
+        if same_but_for_marks(old, text):
             self.rows.append(("", f"`{name}` changed nothing", ""))
             return
         stem = f"{self.count:02d}-{name}"

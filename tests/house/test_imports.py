@@ -15,7 +15,16 @@ FILES = sorted(p for p in (CHECKOUT / "tilec").rglob("*.py") if not p.name.start
 
 # Who stands above whom; a file may import from its own part and from parts further down.
 STORY = (
-    ("cli", "cli_emulate", "cli_fmt", "cli_options", "cli_run", "pygments_lexer", "__main__"),
+    (
+        "cli",
+        "cli_bisect",
+        "cli_emulate",
+        "cli_fmt",
+        "cli_options",
+        "cli_run",
+        "pygments_lexer",
+        "__main__",
+    ),
     ("runtime", "dump"),
     ("compiler",),
     ("pipeline",),
@@ -30,6 +39,8 @@ HEIGHT = {part: height for height, parts in enumerate(reversed(STORY)) for part 
 MAY_MEET = {
     *(("dump", "runtime"), ("runtime", "dump")),
     *(
+        ("cli", "cli_bisect"),
+        ("cli_bisect", "cli_run"),
         ("cli", "cli_fmt"),
         ("cli", "cli_options"),
         ("cli", "cli_run"),

@@ -56,7 +56,8 @@ class Tie:
         return self.user.operands[self.position]
 
 
-def _ties(region: Region) -> Iterator[Tie]:
+def ties(region: Region) -> Iterator[Tie]:
+    """All ties within a region."""
     for op in region.ops:
         if isinstance(op, ptx.Wgmma) and op.acc is not None:
             yield Tie(op, len(op.operands) - 1, op.out, region, op, 0)
@@ -73,7 +74,7 @@ def _ties(region: Region) -> Iterator[Tie]:
                 for index, result in enumerate(op.out):
                     yield Tie(body.ops[-1], index, result, body, body.ops[-1], 3)
         for nested in bodies(op):
-            yield from _ties(nested)
+            yield from ties(nested)
 
 
 class Sharing:
@@ -89,8 +90,8 @@ class Sharing:
             if isinstance(op, ptx.Loop):
                 for argument, final in zip(op.body.args, op.finals, strict=True):
                     self._unite_all(self.at(final), self.at(argument))
-        ties = sorted(_ties(body), key=lambda tie: tie.order)
-        self.failing = [tie for tie in ties if not self._satisfy(tie)]
+        ordered = sorted(ties(body), key=lambda tie: tie.order)
+        self.failing = [tie for tie in ordered if not self._satisfy(tie)]
 
     def find(self, register: int) -> int:
         """The register that stands for the class."""
@@ -170,21 +171,21 @@ def _free_conditions(region: Region, at: Registers) -> None:
             if not own.isdisjoint(at.owned(last.operands[0])):
                 copy = ptx.Copy(last.operands[0])
                 op.body.ops.insert(-1, copy)
-                _set_operand(last, 0, copy.out)
+                set_operand(last, 0, copy.out)
 
 
 def _insert(sharing: Sharing) -> None:
     places: dict[Op, list[Tie]] = defaultdict(list)
     for tie in sharing.failing:
         places[tie.anchor].append(tie)
-    for anchor, ties in places.items():
-        region = ties[0].region
+    for anchor, failing in places.items():
+        region = failing[0].region
         # Arguments are read before anything that is to replace them is written.
-        ties.sort(key=lambda tie: not sharing.reads_arguments(tie))
-        copies = [ptx.Copy(tie.source) for tie in ties]
-        for tie, copy in zip(ties, copies, strict=True):
+        failing.sort(key=lambda tie: not sharing.reads_arguments(tie))
+        copies = [ptx.Copy(tie.source) for tie in failing]
+        for tie, copy in zip(failing, copies, strict=True):
             copy.loc, copy.out.name = anchor.loc, tie.source.name
-            _set_operand(tie.user, tie.position, copy.out)
+            set_operand(tie.user, tie.position, copy.out)
             sharing.at.fresh([copy.out])
             sharing.program.changed(tie.user)
         place = region.ops.index(anchor)
@@ -208,7 +209,7 @@ def _before_fence(region: Region, place: int, copies: list[ptx.Copy]) -> int:
     return place
 
 
-def _set_operand(op: Op, position: int, value: Value[Any]) -> None:
+def set_operand(op: Op, position: int, value: Value[Any]) -> None:
     """Replace one operand by its position among all."""
     for key, spec in op.specs.items():
         if spec.role != "operand":

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tilec.interp.memory import InterpretError, Memory
+from tilec.interp.memory import InterpretError, Memory, NoMeaning
 from tilec.interp.numbers import Data
 from tilec.ir.core import Op, Region, Value
 from tilec.ir.types import Extent
@@ -68,7 +68,7 @@ class Unmeant:
     @property
     def data(self) -> Data:
         """Not known."""
-        raise InterpretError(
+        raise NoMeaning(
             "the interpreter does not run PTX: say what it computes with `meaning=fn`", self.line
         )
 
@@ -126,7 +126,7 @@ class Machine:
         except InterpretError as error:
             if error.line:
                 raise
-            raise InterpretError(error.message, line_of(op), error.help) from None
+            raise type(error)(error.message, line_of(op), error.help) from None
         results = op.results
         if len(results) == 1 and not isinstance(made, list):
             self.values[results[0]] = made

@@ -32,6 +32,10 @@ class InterpretError(Exception):
         self.help = help
 
 
+class NoMeaning(InterpretError):
+    """The program holds what only a GPU gives a meaning to: nothing can be said of it here."""
+
+
 def unwritten(dtype: DType, shape: tuple[int, ...], wide: bool) -> Data:
     """A fresh array that shows where nothing was written: NaN, -1 or True."""
     held_as = np.dtype(np.float64) if wide and dtype.is_float else storage(dtype)

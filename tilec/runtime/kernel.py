@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tilec.runtime.emulated import Emulator
 
 _KEPT = 256
-EXECUTORS = ("auto", "gpu", "interp", "emulator")
+EXECUTORS = ("auto", "gpu", "interp", "cta", "emulator")
 _CARRIERS = {"u8", "u16", "s8", "s16"}
 
 Stream = int
@@ -99,7 +99,8 @@ class Kernel:
     target: Target | None = None
     """What to compile for; None: the device that a call's arrays lie on."""
     on: str | Emulator = "auto"
-    """Who runs calls: ``auto`` (a GPU if there is one), ``gpu``, ``interp``, or an emulator."""
+    """Who runs calls: ``auto`` (a GPU if there is one), ``gpu``, ``interp``, ``cta``,
+    or an emulator."""
 
     def __post_init__(self) -> None:
         """Start with empty caches."""
@@ -321,6 +322,10 @@ class Kernel:
             return lambda stream, kind: loaded(call.views, call.scalars, stream, kind)
         if on_gpu:
             return lambda stream, kind: self._through_device(call, target, ordinal)
+        if self.on == "cta":
+            from tilec.runtime.levels import cta_call
+
+            return lambda stream, kind: cta_call(self, call, target)
         return lambda stream, kind: interpret_call(call, self.name)
 
     def _runs_on_gpu(self, device: Device) -> bool:
@@ -473,7 +478,7 @@ class Kernel:
 
 def _executor(on: str | Emulator) -> str | Emulator:
     """Who is to run calls."""
-    if on in ("auto", "gpu", "interp"):
+    if on in ("auto", "gpu", "interp", "cta"):
         return on
     from tilec.runtime.emulated import Emulator
 

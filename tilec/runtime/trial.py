@@ -176,7 +176,7 @@ def random_array(generator: np.random.Generator, dtype: DType, shape: tuple[int,
 # --- running --------------------------------------------------------------------------------------
 
 
-def _copies(kernel: IRKernel, inputs: Inputs, wide: bool = False) -> dict[str, HostArray]:
+def copies(kernel: IRKernel, inputs: Inputs, wide: bool = False) -> dict[str, HostArray]:
     """Fresh arrays for whatever the kernel writes; inputs as they are."""
     made = outputs_for(kernel, inputs.dims, wide)
     for name, type in array_parameters(kernel).items():
@@ -187,7 +187,8 @@ def _copies(kernel: IRKernel, inputs: Inputs, wide: bool = False) -> dict[str, H
     return {**inputs.arrays, **made}
 
 
-def _written(kernel: IRKernel, arrays: Mapping[str, HostArray]) -> dict[str, HostArray]:
+def written(kernel: IRKernel, arrays: Mapping[str, HostArray]) -> dict[str, HostArray]:
+    """The arrays that a kernel writes."""
     return {n: arrays[n] for n, t in array_parameters(kernel).items() if t.mode != "in"}
 
 
@@ -203,14 +204,14 @@ def on_interpreter(
 
     ``lazy`` takes the other end of what each ``anchor`` may be.
     """
-    arrays = _copies(kernel, inputs, wide)
+    arrays = copies(kernel, inputs, wide)
     sizes = choose_sizes(kernel, inputs.dims, choice)
     sizes |= {f"${name}": size for name, size in pinned if f"${name}" in sizes}
     start = time.perf_counter()
     interpret(kernel, arrays, inputs.scalars, sizes, wide=wide, lazy=lazy)
     seconds = time.perf_counter() - start
     where = "the interpreter in float64" if wide else "the interpreter"
-    return Trial(_written(kernel, arrays), seconds, where, sizes)
+    return Trial(written(kernel, arrays), seconds, where, sizes)
 
 
 def on_emulator(
@@ -219,17 +220,30 @@ def on_emulator(
     """Run the emitted PTX on the emulator; what it gave, and what is wrong with it."""
     from tilec.runtime.emulated import emulate_call
 
-    arrays = _copies(ir, inputs)
+    arrays = copies(ir, inputs)
     call = kernel.sort_out(views_of(kernel, arrays), inputs.scalars, target)
     where = f"the emulator, {how.order}" + (f" {how.seed}" if how.order == "random" else "")
     start = time.perf_counter()
     faults: list[Diagnostic] = []
-    written = _written(ir, arrays)
-    if any(array.size for array in written.values()):
+    outputs = written(ir, arrays)
+    if any(array.size for array in outputs.values()):
         faults = emulate_call(call, kernel.compile(call, target), how).diagnostics(
             kernel.program.source
         )
-    return Trial(written, time.perf_counter() - start, where), faults
+    return Trial(outputs, time.perf_counter() - start, where), faults
+
+
+def on_cta(kernel: Kernel, ir: IRKernel, inputs: Inputs, target: Target) -> Trial:
+    """Run on the interpreter of level ``cta``, as the passes leave the program there."""
+    from tilec.runtime.levels import cta_call
+
+    arrays = copies(ir, inputs)
+    call = kernel.sort_out(views_of(kernel, arrays), inputs.scalars, target)
+    start = time.perf_counter()
+    outputs = written(ir, arrays)
+    if any(array.size for array in outputs.values()):
+        cta_call(kernel, call, target)
+    return Trial(outputs, time.perf_counter() - start, "the interpreter of level cta")
 
 
 def on_gpu(kernel: Kernel, ir: IRKernel, inputs: Inputs, limit_s: float = GPU_LIMIT_S) -> Trial:
@@ -240,7 +254,7 @@ def on_gpu(kernel: Kernel, ir: IRKernel, inputs: Inputs, limit_s: float = GPU_LI
         kernel.name,
         {name: str(value) for name, value in kernel.bindings.items()},
         kernel.schedule.as_attributes(),
-        _copies(ir, inputs),
+        copies(ir, inputs),
         inputs.scalars,
         limit_s=limit_s,
     )
@@ -297,11 +311,12 @@ def compare(kernel: IRKernel, found: Trial, reference: Trial) -> list[Deviation]
     rows = []
     for name, type in array_parameters(kernel).items():
         if name in found.outputs:
-            rows.append(_deviation(name, type.dtype, found.outputs[name], reference.outputs[name]))
+            rows.append(deviation(name, type.dtype, found.outputs[name], reference.outputs[name]))
     return rows
 
 
-def _deviation(name: str, dtype: DType, found: HostArray, reference: HostArray) -> Deviation:
+def deviation(name: str, dtype: DType, found: HostArray, reference: HostArray) -> Deviation:
+    """How far one output is from a float64 reference."""
     if found.size == 0:
         return Deviation(name, 0.0, 0.0, 0.0)
     if not dtype.is_float:
@@ -314,7 +329,12 @@ def _deviation(name: str, dtype: DType, found: HostArray, reference: HostArray) 
     apart = np.where(np.isnan(apart), np.inf, apart)
     finite = np.abs(wanted[np.isfinite(wanted)])
     scale = float(finite.max()) if finite.size else 0.0
+    return Deviation(name, float(apart.max()), allowed(dtype, scale), scale)
+
+
+def allowed(dtype: DType, scale: float) -> float:
+    """How far results of a type may be from a reference that reaches ``scale``."""
     form = FORMATS.get(dtype.name)
     precision = form.precision if form is not None else _PRECISION[dtype.name]
-    allowed = _SLACK * 2.0**-precision + (_SUMS if dtype.name != "f64" else 0.0)
-    return Deviation(name, float(apart.max()), allowed * max(scale, 2.0**-126), scale)
+    relative = _SLACK * 2.0**-precision + (_SUMS if dtype.name != "f64" else 0.0)
+    return relative * max(scale, 2.0**-126)
