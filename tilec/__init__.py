@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tilec.diagnostics import DiagnosticError
     from tilec.ir.facts import Schedule
+    from tilec.runtime.bisect import Bisection, bisect
     from tilec.runtime.emulated import EmulationError, Emulator
     from tilec.runtime.kernel import Kernel, Program
     from tilec.runtime.specialise import LaunchError
 
 __all__ = [
+    "Bisection",
     "DiagnosticError",
     "EmulationError",
     "Emulator",
@@ -23,12 +25,15 @@ __all__ = [
     "LaunchError",
     "Program",
     "Schedule",
+    "bisect",
     "compile",
     "load",
 ]
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Bisection": "tilec.runtime.bisect",
+    "bisect": "tilec.runtime.bisect",
     "DiagnosticError": "tilec.diagnostics",
     "EmulationError": "tilec.runtime.emulated",
     "Emulator": "tilec.runtime.emulated",

@@ -12,7 +12,7 @@ import numpy as np
 from tilec.cli_run import check_names, chosen_kernel
 from tilec.ir.facts import Schedule
 from tilec.runtime import trial
-from tilec.runtime.bisect import Bisection, Step, bisect
+from tilec.runtime.bisect import Bisection, Step, bisect_inputs
 from tilec.runtime.call import check_requirements
 from tilec.runtime.emulated import Emulator
 from tilec.runtime.kernel import Kernel
@@ -71,11 +71,11 @@ def _bisected(
     kernel: Kernel, inputs: trial.Inputs, target: Target, how: Emulator, folder: Path | None
 ) -> Bisection:
     if folder is None:
-        return bisect(kernel, inputs, target, emulator=how)
+        return bisect_inputs(kernel, inputs, target, emulator=how)
     from tilec.dump import Dump
 
     with Dump(folder) as dump:
-        found = bisect(kernel, inputs, target, emulator=how, dump=dump)
+        found = bisect_inputs(kernel, inputs, target, emulator=how, dump=dump)
         dump.finish_early([])
     return found
 

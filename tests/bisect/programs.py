@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import tilec
 from tilec.ir.facts import Schedule
 from tilec.runtime import trial
-from tilec.runtime.bisect import Bisection, bisect
+from tilec.runtime.bisect import Bisection, bisect_inputs
 from tilec.runtime.kernel import Kernel
 from tilec.targets import by_name
 
@@ -33,7 +33,7 @@ class Case:
         """Run it after every pass."""
         kernel = self.kernel()
         ir = kernel.front_end(kernel.bindings, TARGET).kernel(kernel.name)
-        return bisect(kernel, trial.make_inputs(ir, self.sizes, self.given, 3), TARGET)
+        return bisect_inputs(kernel, trial.make_inputs(ir, self.sizes, self.given, 3), TARGET)
 
 
 CASES = {

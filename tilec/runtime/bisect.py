@@ -31,15 +31,22 @@ from tilec.backend_ptx.registers import PlacementError
 from tilec.compiler import run_passes
 from tilec.diagnostics import DiagnosticError
 from tilec.dump import Dump, same_but_for_marks
+from tilec.interp.interpret import outputs_for
 from tilec.interp.memory import InterpretError, NoMeaning
 from tilec.interp.numbers import Data, decode
 from tilec.ir.core import Module
 from tilec.ir.printer import module_text
-from tilec.ir.types import Array
+from tilec.ir.types import Array, Scalar
+from tilec.runtime import arrays as arrays_of
 from tilec.runtime import trial
+from tilec.runtime.call import Parameter, match
 from tilec.runtime.emulated import Emulator
+from tilec.runtime.host import host_array
 from tilec.runtime.kernel import Kernel
 from tilec.runtime.levels import PADDED_SINCE, Faulty, module_for, run_on_emulator, run_on_numpy
+from tilec.runtime.scalars import held
+from tilec.runtime.specialise import LaunchError, bind_dims
+from tilec.targets import by_name
 from tilec.targets.base import Target
 
 _EXACT = 2.0**-36
@@ -123,6 +130,46 @@ class _Done(Exception):
 
 
 def bisect(
+    kernel: Kernel,
+    *args: Any,
+    emulator: Emulator | None = None,
+    dump: Dump | None = None,
+    **named: Any,
+) -> Bisection:
+    """Compile a kernel for a call with arrays in host memory, running it after each pass.
+
+    The arrays are not written; outputs may be left out, as in a call.
+    """
+    given = match(kernel.signature, kernel.parameters, args, named)
+    views = {
+        p.name: arrays_of.view(given[p.name]) for p in kernel.parameters if _is_array(p, given)
+    }
+    for name, view in views.items():
+        if view.device != arrays_of.CPU:
+            raise LaunchError(
+                f"{name} lies on {arrays_of.place(view.device)}: pass a copy on the CPU"
+            )
+    kernel = kernel.for_arrays(views)
+    target = kernel.target or by_name("90")
+    ir = kernel.front_end(kernel.bindings, target).kernel(kernel.name)
+    arrays = {name: np.array(host_array(view)) for name, view in views.items()}
+    types = trial.array_parameters(ir)
+    dims = bind_dims(types, {name: array.shape for name, array in arrays.items()})
+    arrays |= {n: a for n, a in outputs_for(ir, dims).items() if n not in arrays}
+    scalars = {
+        a.name: held(a.name, a.type.dtype, given[a.name])
+        for a in ir.body.args
+        if isinstance(a.type, Scalar)
+    }
+    inputs = trial.Inputs({name: arrays[name] for name in types}, scalars, dims)
+    return bisect_inputs(kernel, inputs, target, emulator=emulator, dump=dump)
+
+
+def _is_array(parameter: Parameter, given: Mapping[str, Any]) -> bool:
+    return parameter.dims is not None and parameter.name in given
+
+
+def bisect_inputs(
     kernel: Kernel,
     inputs: trial.Inputs,
     target: Target,

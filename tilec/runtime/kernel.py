@@ -287,6 +287,10 @@ class Kernel:
                     found.setdefault(name, extent)
         return {**found, **self.bindings}
 
+    def for_arrays(self, views: Mapping[str, ArrayView]) -> Kernel:
+        """This kernel with all compile-time parameters bound that arrays decide."""
+        return self.using(**self._infer(views))
+
     def front_end(self, bindings: Mapping[str, Any], target: Target) -> Module:
         """The kernel at level ``tile`` for these compile-time parameters; not to be changed."""
         key = (tuple(sorted((k, str(v)) for k, v in bindings.items())), target.name)
