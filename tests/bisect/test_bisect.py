@@ -113,3 +113,12 @@ def test_the_command_runs_on_the_cta_interpreter(softmax: Path) -> None:
     done = CliRunner().invoke(main, ["run", str(softmax), "--shape", "M=9,N=100", "--on", "cta"])
     assert done.exit_code == 0, done.output
     assert "on the interpreter of level cta" in done.output
+
+
+def test_an_output_of_unknown_size_is_asked_for() -> None:
+    program = tilec.compile(
+        "kernel f(x: f32[M], y: out f32[M, P]):\n    for i, j in parallel(tiles(M), tiles(P)):\n"
+        "        y[i, j] = x[i][:, None] + zeros[f32](i, j)\n"
+    )
+    with pytest.raises(tilec.LaunchError, match="y must be given: no argument says what P is"):
+        tilec.bisect(program.f, np.ones(3, np.float32))

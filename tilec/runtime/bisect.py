@@ -155,6 +155,11 @@ def bisect(
     arrays = {name: np.array(host_array(view)) for name, view in views.items()}
     types = trial.array_parameters(ir)
     dims = bind_dims(types, {name: array.shape for name, array in arrays.items()})
+    for name, type in types.items():
+        unknown = [str(e) for e in type.shape if isinstance(e, str) and e not in dims]
+        if name not in arrays and unknown:
+            missing = ", ".join(unknown)
+            raise LaunchError(f"{name} must be given: no argument says what {missing} is")
     arrays |= {n: a for n, a in outputs_for(ir, dims).items() if n not in arrays}
     scalars = {
         a.name: held(a.name, a.type.dtype, given[a.name])
