@@ -27,20 +27,15 @@ class TablesHook(BuildHookInterface):  # type: ignore[misc,type-arg,unused-ignor
         sys.path.insert(0, str(root))
         try:
             from tilec.frontend.indent import Indentation
-            from tilec.tables import IR, PTX, TK, write_tables
+            from tilec.tables import GRAMMARS, TK, write_tables
         finally:
             sys.path.remove(str(root))
         self._folder = tempfile.TemporaryDirectory(prefix="tilec-tables-")
-        made = {
-            "frontend/_tk_parser.py": Path(self._folder.name) / "_tk_parser.py",
-            "ir/_ir_parser.py": Path(self._folder.name) / "_ir_parser.py",
-            "emulator/_ptx_parser.py": Path(self._folder.name) / "_ptx_parser.py",
-        }
-        write_tables(TK, made["frontend/_tk_parser.py"], postlex=Indentation())
-        write_tables(IR, made["ir/_ir_parser.py"])
-        write_tables(PTX, made["emulator/_ptx_parser.py"])
-        for name, path in made.items():
-            build_data["force_include"][str(path)] = f"tilec/{name}"
+        for grammar in GRAMMARS:
+            place = Path(*grammar.module.split(".")).with_suffix(".py")
+            made = Path(self._folder.name) / place.name
+            write_tables(grammar, made, **({"postlex": Indentation()} if grammar is TK else {}))
+            build_data["force_include"][str(made)] = place.as_posix()
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the temporary folder."""

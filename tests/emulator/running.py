@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tilec.compiler import compile_source, front
 from tilec.emulator.findings import Findings
-from tilec.emulator.launch import Bits, BufferMap, BufferPointer, Launch, Value, emulate
+from tilec.emulator.launch import Launch, emulate
 from tilec.emulator.schedule import Choice
 from tilec.interp.interpret import bind_dims
 from tilec.ir.facts import ArrayFacts, Facts
+from tilec.runtime.arrays import view
+from tilec.runtime.emulated import buffer_value
 from tilec.runtime.expressions import evaluate
 from tilec.source import SourceFile
 from tilec.targets import by_name
@@ -54,37 +55,14 @@ def prepared(
         tuple((dims if bounds is None else bounds).items()),
     )
     compiled = compile_source(source, None, {}, target, facts)
+    views = {n: view(held[n], type.dtype.name) for n, type in compiled.arrays}
+    scalars = {n: held[n].item() for n, _ in compiled.scalars}
     grid = int(evaluate(compiled.grid, {n: a.shape for n, a in held.items()}, {}))
     launch = Launch(
         (grid, 1, 1),
         (compiled.threads, 1, 1),
         compiled.shared_bytes,
-        tuple(_value(held, p) for p in compiled.parameters),
+        tuple(buffer_value(compiled, p, views, scalars) for p in compiled.parameters),
         {name: a.reshape(-1).view(np.uint8) for name, a in held.items()},
     )
     return SourceFile(f"{program}.ptx", compiled.ptx), launch
-
-
-def _value(arrays: dict[str, np.ndarray], parameter: tuple[Any, ...]) -> Value:
-    what, name, *rest = parameter
-    array = arrays[name]
-    match what:
-        case "scalar":
-            return Bits(array.tobytes())
-        case "pointer":
-            return BufferPointer(name)
-        case "extent":
-            return Bits(int(array.shape[rest[0]]).to_bytes(4, "little"))
-        case "stride":
-            steps = array.strides[rest[0]] // array.itemsize
-            return Bits(int(steps).to_bytes(8, "little", signed=True))
-    axes, box, swizzle = rest
-    return BufferMap(
-        name,
-        0,
-        array.itemsize,
-        tuple(array.shape[a] for a in axes),
-        tuple(array.strides[a] for a in axes[1:]),
-        tuple(box),
-        swizzle,
-    )

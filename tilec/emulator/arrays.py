@@ -209,11 +209,7 @@ class GlobalRaces:
             return
         arrays = arrays_of(g.cta.machine)
         atomic = not _STRONG.isdisjoint(at.parts)
-        for number, warp in enumerate(g.warps.tolist()):
-            mine = slice(32 * number, 32 * number + 32)
-            picked = offsets[mine][lanes[mine]]
-            if not len(picked):
-                continue
+        for _, warp, picked in g.by_warp(offsets, lanes):
             if atomic:
                 places = {buffer.address + int(p) for p in picked}
                 arrays.strong(g.cta, at, warp, places, at.parts[0] != "st")

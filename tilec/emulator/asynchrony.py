@@ -13,6 +13,7 @@ from typing import Any
 
 from tilec.emulator.program import Instruction
 from tilec.emulator.shadow import Party
+from tilec.emulator.table import Bind, Step
 
 
 @dataclass(eq=False)
@@ -90,3 +91,16 @@ class Groups:
         covered = [work for group in self.closed[:count] for work in group]
         self.closed = self.closed[count:]
         return covered
+
+
+def commits(groups_of: Callable[[Any, int], Groups]) -> Callable[[Bind], Step]:
+    """The builder of a row that closes each active warp's open group."""
+
+    def build(bind: Bind) -> Step:
+        def run(g: Any) -> None:
+            for warp in g.active_warps():
+                groups_of(g.cta, warp).commit()
+
+        return run
+
+    return build

@@ -11,6 +11,7 @@ found where it happens.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -164,6 +165,19 @@ class Gang:
             self.stack.append(Reconvergence(active & taken, target, meet, self.mask))
             self.mask = active & ~taken
         self.pc += 1
+
+    def by_warp(self, offsets: Lanes, lanes: Mask) -> Iterator[tuple[int, int, Lanes]]:
+        """Of each warp with chosen lanes: its place in the gang, its number, its lanes' offsets."""
+        for place, warp in enumerate(self.warps.tolist()):
+            mine = slice(WARP * place, WARP * place + WARP)
+            picked = offsets[mine][lanes[mine]]
+            if len(picked):
+                yield place, warp, picked
+
+    def active_warps(self) -> list[int]:
+        """Numbers of the warps with active lanes."""
+        found: list[int] = self.warps[self.active().reshape(-1, WARP).any(axis=1)].tolist()
+        return found
 
     def split(self, keys: Lanes) -> None:
         """Keep the warps whose key is the first one's; others go on at this place by themselves."""

@@ -223,11 +223,7 @@ class Races:
             return
         shadow = shadow_of(g.cta)
         step = np.arange(0, max(width, GRANULE), GRANULE)
-        for number, warp in enumerate(g.warps.tolist()):
-            mine = slice(32 * number, 32 * number + 32)
-            picked = offsets[mine][lanes[mine]]
-            if not len(picked):
-                continue
+        for number, warp, picked in g.by_warp(offsets, lanes):
             granules = ((picked[:, None] + step) // GRANULE).reshape(-1)
             if writes:
                 atomic = at.parts[0] in ("atom", "red")

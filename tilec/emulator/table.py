@@ -11,6 +11,7 @@ is adding a row. What no row stands for is an error with its line.
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -71,10 +72,6 @@ class Row:
 
 
 ROWS: dict[str, Row] = {}
-_FAMILIES = (
-    "arithmetic", "conversions", "control", "memory", "atomics", "mbarriers", "transfers",
-    "products", "matrices", "roles",
-)  # fmt: skip
 
 
 def row(
@@ -93,9 +90,11 @@ def row(
 
 
 def load_rows() -> None:
-    """Import the families, which declare their rows."""
-    for family in _FAMILIES:
-        import_module(f"tilec.emulator.instructions.{family}")
+    """Import every family of ``instructions``; each declares its rows."""
+    from tilec.emulator import instructions
+
+    for family in pkgutil.iter_modules(instructions.__path__):
+        import_module(f"{instructions.__name__}.{family.name}")
 
 
 def find(instruction: Instruction) -> Row | None:
@@ -214,6 +213,12 @@ class Bind:
     def many(self, operand: Operand) -> tuple[Operand, ...]:
         """The parts of a vector operand, or the operand alone."""
         return operand.items if isinstance(operand, Vector) else (operand,)
+
+    def whole(self, operand: Operand, what: str) -> int:
+        """The integer that an immediate operand is; ``what`` it stands for, for the error."""
+        if not isinstance(operand, Number):
+            raise self.fail(f"{what} is an immediate")
+        return operand.value
 
     def immediate(self, operand: Number, type: str) -> Any:
         """An immediate as a NumPy scalar of a PTX type."""

@@ -16,42 +16,12 @@ from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, math, ptx
 from tilec.ir.types import Array, Scalar
 from tilec.passes.base import Context, tile_pass
-from tilec.passes.select import (
-    control,
-    copies,
-    division,
-    elementwise,
-    folds,
-    inline,
-    mma,
-    moves,
-    pieces,
-    places,
-    products,
-    registers,
-    rings,
-    shared_tiles,
-)
+from tilec.passes.select import control, load_rules
 from tilec.passes.select.copies import arrivals_of_copies
 from tilec.passes.select.rings import RingRecord
 from tilec.passes.select.selector import Selector, lowers, register_kind
 
-_FAMILIES = (
-    control,
-    copies,
-    division,
-    elementwise,
-    folds,
-    inline,
-    mma,
-    moves,
-    pieces,
-    places,
-    products,
-    registers,
-    rings,
-    shared_tiles,
-)
+load_rules()
 
 _GRID_OPS: dict[type[Op], str] = {
     math.Add: "add",

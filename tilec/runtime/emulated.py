@@ -96,7 +96,7 @@ def emulate_call(call: Call, compiled: Compiled, how: Emulator) -> Emulated:
     found, advice, steps = [], [], 0
     for entry, count in launches(compiled, views, call.scalars):
         values = tuple(
-            _value(compiled, parameter, views, call.scalars) for parameter in entry.parameters
+            buffer_value(compiled, parameter, views, call.scalars) for parameter in entry.parameters
         )
         launch = _launch(entry, count, values, buffers, written, misaligned)
         choice = Choice(how.order, how.seed)
@@ -132,7 +132,7 @@ def _launch(
     return emulator.Launch((count, 1, 1), block, shared, values, buffers, written, misaligned)
 
 
-def _value(
+def buffer_value(
     compiled: Compiled,
     parameter: Sequence[Any],
     views: Mapping[str, ArrayView],

@@ -7,33 +7,16 @@ whitepaper).
 
 from __future__ import annotations
 
-from tilec.targets.base import MMA_16_BIT, MMA_INTEGER, MMA_TF32, Target
+from dataclasses import replace
 
-SM_86 = Target(
+from tilec.targets.sm_80 import SM_80
+
+SM_86 = replace(
+    SM_80,
     name="sm_86",
-    ptx_version="8.0",
     sms=82,
-    registers_per_thread=255,
-    registers_per_sm=65536,
-    threads_per_cta=1024,
     shared_per_cta=99 * 1024,
     shared_per_sm=100 * 1024,
-    named_barriers=16,
-    max_box=0,
-    has_wgmma=False,
-    has_tma=False,
-    has_cp_async=True,
-    has_stmatrix=False,
-    has_elect=False,
-    has_setmaxnreg=False,
-    has_try_wait=False,
-    has_clusters=False,
-    has_wide_cvt=False,
-    has_fp8_casts=False,
-    has_vector_red=False,
-    wgmma_n=(),
-    wgmma_n_integer=(),
-    mma=(*MMA_16_BIT, *MMA_TF32, *MMA_INTEGER),
     tensor_flops_per_cycle=512,
     l2_bytes=6 * 1024 * 1024,
     memory_bytes_per_second=9.36e11,

@@ -232,10 +232,10 @@ def arrive(bind: Bind, g: Any, number: int, expected: int) -> tuple[Barrier, int
         )
     barrier.expected = expected
     round_ = barrier.rounds
-    for warp in g.warps[here.any(axis=1)].tolist():
+    for warp in g.active_warps():
         barrier.came[warp] = barrier.users[warp] = bind.at
         barrier.count += WARP
-    order_of(g.cta).release(g.warps[here.any(axis=1)].tolist(), barrier.told)
+    order_of(g.cta).release(g.active_warps(), barrier.told)
     if barrier.count > expected:
         g.cta.machine.findings.add(
             "barrier-count",
@@ -276,8 +276,7 @@ def _bar_sync(bind: Bind) -> Step:
             barrier, round_, number = state
         if barrier.rounds > round_:
             g.owners.pop(("bar", id(at)), None)
-            here = g.active().reshape(-1, WARP).any(axis=1)
-            order_of(g.cta).acquire(g.warps[here].tolist(), barrier.over)
+            order_of(g.cta).acquire(g.active_warps(), barrier.over)
             return None
         g.owners[("bar", id(at))] = (barrier, round_, number)
         return Block(

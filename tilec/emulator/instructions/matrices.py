@@ -21,9 +21,16 @@ def _count(bind: Bind) -> int:
     return next(int(p[1:]) for p in bind.at.parts if p in ("x1", "x2", "x4"))
 
 
-def _row_lanes(g: Any, count: int) -> Any:
-    """Lanes 8i to 8i+7 of each warp give the rows of matrix i."""
-    return g.active() & (np.arange(g.lanes) % WARP < 8 * count)
+def _row_lanes(bind: Bind, g: Any, places: Any, count: int) -> Any:
+    """Lanes 8i to 8i+7 of each warp give the rows of matrix i: those that may be accessed."""
+    lanes = g.active() & (np.arange(g.lanes) % WARP < 8 * count)
+    whole = aligned(bind, g, np.where(lanes, places, 0), _ROW_BYTES)
+    return in_shared(bind, g, places, _ROW_BYTES, lanes & whole)
+
+
+def _turned(tiles: Any, turned: bool) -> Any:
+    """Matrices [warp, matrix, row, column] as memory or registers take them."""
+    return np.ascontiguousarray(tiles.transpose(0, 1, 3, 2) if turned else tiles)
 
 
 @row("ldmatrix.sync", effect="reads")
@@ -37,17 +44,12 @@ def _ldmatrix(bind: Bind) -> Step:
 
     def run(g: Any) -> None:
         places = address(g)
-        lanes = _row_lanes(g, count)
-        good = in_shared(
-            bind, g, places, _ROW_BYTES, lanes & aligned(bind, g, np.where(lanes, places, 0), 16)
-        )
+        good = _row_lanes(bind, g, places, count)
         observe(bind, g, "shared", None, places, _ROW_BYTES, good, writes=False)
         rows = np.zeros((g.lanes, _ROW_BYTES), np.uint8)
         rows[good] = gather(g.cta.shared, places[good], _ROW_BYTES)
-        tiles = rows.view(np.uint16).reshape(-1, 4, 8, 8)  # warp, matrix, row, column
-        if turned:
-            tiles = tiles.transpose(0, 1, 3, 2)
-        pairs = np.ascontiguousarray(tiles).view(np.uint32).reshape(len(g.warps), 4, WARP)
+        tiles = _turned(rows.view(np.uint16).reshape(-1, 4, 8, 8), turned)
+        pairs = tiles.view(np.uint32).reshape(len(g.warps), 4, WARP)
         for number, write in enumerate(writes):
             write(g, pairs[:, number].reshape(-1))
 
@@ -65,17 +67,12 @@ def _stmatrix(bind: Bind) -> Step:
 
     def run(g: Any) -> None:
         places = address(g)
-        lanes = _row_lanes(g, count)
-        good = in_shared(
-            bind, g, places, _ROW_BYTES, lanes & aligned(bind, g, np.where(lanes, places, 0), 16)
-        )
+        good = _row_lanes(bind, g, places, count)
         pairs = np.zeros((len(g.warps), 4, WARP), np.uint32)
         for number, read in enumerate(reads):
             pairs[:, number] = np.broadcast_to(read(g), (g.lanes,)).reshape(-1, WARP)
-        tiles = pairs.view(np.uint16).reshape(-1, 4, 8, 8)
-        if turned:
-            tiles = tiles.transpose(0, 1, 3, 2)
-        rows = np.ascontiguousarray(tiles).view(np.uint8).reshape(-1, _ROW_BYTES)
+        tiles = _turned(pairs.view(np.uint16).reshape(-1, 4, 8, 8), turned)
+        rows = tiles.view(np.uint8).reshape(-1, _ROW_BYTES)
         observe(bind, g, "shared", None, places, _ROW_BYTES, good, writes=True, rows=rows)
         scatter(g.cta.shared, places[good], rows[good])
 

@@ -94,7 +94,7 @@ def _check_seen(bind: Bind, g: Any, barrier: Mbarrier) -> None:
     clock = order_of(g.cta).clock[:, barrier.maker]
     by_copy = bind.row.proxy == "async"
     needed = barrier.shown if by_copy else barrier.made
-    unseen = [w for w in _warps_here(g) if clock[w] < needed]
+    unseen = [w for w in g.active_warps() if clock[w] < needed]
     if not unseen and (barrier.shown or not by_copy):
         return
     who = "TMA" if by_copy else f"warp {unseen[0]}"
@@ -265,9 +265,9 @@ def _wait(bind: Bind) -> Step:
                 lambda: barrier.phase & 1 != bit,
                 ("mbarrier", barrier.address),
             )
-        for warp in _warps_here(g):
+        for warp in g.active_warps():
             barrier.passed[warp] = (barrier.phase - 1, bind.at)
-        order_of(g.cta).acquire(_warps_here(g), barrier.over)
+        order_of(g.cta).acquire(g.active_warps(), barrier.over)
         write(g, np.bool_(True))
         return None
 
@@ -280,7 +280,7 @@ def _fence(bind: Bind) -> Step:
 
     def run(g: Any) -> None:
         if wide:
-            arrays_of(g.cta.machine).fence(g.cta, _warps_here(g))
+            arrays_of(g.cta.machine).fence(g.cta, g.active_warps())
 
     return run
 
@@ -297,7 +297,7 @@ def _fence_proxy(bind: Bind) -> Step:
     def run(g: Any) -> None:
         _show_barriers(g)
         order_of(g.cta).fence_proxy(
-            _warps_here(g),
+            g.active_warps(),
             shared=not spaces or "shared" in spaces,
             wide=not spaces or "global" in spaces,
         )
@@ -305,16 +305,10 @@ def _fence_proxy(bind: Bind) -> Step:
     return run
 
 
-def _warps_here(g: Any) -> list[int]:
-    here = g.active().reshape(-1, 32).any(axis=1)
-    found: list[int] = g.warps[here].tolist()
-    return found
-
-
 def _show_barriers(g: Any) -> None:
     """Barriers that a warp initialised are there for the async proxy and for other warps."""
     order = order_of(g.cta)
-    for warp in _warps_here(g):
+    for warp in g.active_warps():
         for barrier in mbarriers(g.cta).values():
             if barrier.maker == warp and not barrier.shown:
                 barrier.shown = int(order.clock[warp, warp])

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tilec.emulator.asynchrony import Groups, Work, issue
+from tilec.emulator.asynchrony import Groups, Work, commits, issue
 from tilec.emulator.conflicts import Advice
 from tilec.emulator.gang import ACCUMULATING, FULL, MULTIPLIED, WARP
 from tilec.emulator.instructions.elements import decode, element_bytes
@@ -398,26 +398,18 @@ def _fence(bind: Bind) -> Step:
     return run
 
 
-@row("wgmma.commit_group", effect="orders", group="wgmma")
-def _commit(bind: Bind) -> Step:
-    def run(g: Any) -> None:
-        for warp in g.warps.tolist():
-            groups_of(g.cta, warp).commit()
-
-    return run
+row("wgmma.commit_group", effect="orders", group="wgmma")(commits(groups_of))
 
 
 @row("wgmma.wait_group", effect="orders", group="wgmma")
 def _wait(bind: Bind) -> Step:
-    pending = bind.operands[0]
-    if not isinstance(pending, Number):
-        raise bind.fail("the number of groups is an immediate")
+    pending = bind.whole(bind.operands[0], "the number of groups")
 
     def run(g: Any) -> None:
         order = order_of(g.cta)
         bits_of = g.cta.keep("wgmma-bits", lambda _: {})
         for warp in g.warps.tolist():
-            for work in groups_of(g.cta, warp).wait(pending.value):
+            for work in groups_of(g.cta, warp).wait(pending):
                 work.finish()
                 order.learn(warp, bits_of[work][warp])
         still = {

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from tilec.emulator.arrays import thread_access, work_access
-from tilec.emulator.asynchrony import Groups, Work, issue
+from tilec.emulator.asynchrony import Groups, Work, commits, issue
 from tilec.emulator.instructions.mbarriers import arrive, barrier_at, deliver
 from tilec.emulator.instructions.memory import address_of, in_global, in_shared, space_of
 from tilec.emulator.memory import gather, scatter
 from tilec.emulator.order import Box, order_of
-from tilec.emulator.program import Address, Number, Vector
+from tilec.emulator.program import Address, Vector
 from tilec.emulator.shadow import GRANULE, Party, shadow_of, tell
 from tilec.emulator.table import Bind, Step, lanes_of, row, where
 from tilec.emulator.tensors import box_bytes, faults, read_box, swizzled, write_box
@@ -222,27 +222,19 @@ def _start_store(
     issue(work)
 
 
-@row("cp.async.bulk.commit_group", effect="orders", group="bulk")
-def _commit_bulk(bind: Bind) -> Step:
-    def run(g: Any) -> None:
-        for warp in _active_warps(g):
-            bulk_groups(g.cta, warp).commit()
-
-    return run
+row("cp.async.bulk.commit_group", effect="orders", group="bulk")(commits(bulk_groups))
 
 
 @row("cp.async.bulk.wait_group", effect="orders", group="bulk")
 def _wait_bulk(bind: Bind) -> Step:
     reads_only = "read" in bind.at.parts
-    pending = bind.operands[0]
-    if not isinstance(pending, Number):
-        raise bind.fail("the number of groups is an immediate")
+    pending = bind.whole(bind.operands[0], "the number of groups")
 
     def run(g: Any) -> None:
         order = order_of(g.cta)
-        for warp in _active_warps(g):
+        for warp in g.active_warps():
             groups = bulk_groups(g.cta, warp)
-            count = max(0, len(groups.closed) - pending.value)
+            count = max(0, len(groups.closed) - pending)
             for work in [w for group in groups.closed[:count] for w in group]:
                 if reads_only:
                     while len(work.parts) > 1:
@@ -257,12 +249,6 @@ def _wait_bulk(bind: Bind) -> Step:
     return run
 
 
-def _active_warps(g: Any) -> list[int]:
-    here = g.active().reshape(-1, 32).any(axis=1)
-    found: list[int] = g.warps[here].tolist()
-    return found
-
-
 # --- cp.async ------------------------------------------------------------------------------------
 
 
@@ -275,9 +261,7 @@ def copy_groups(cta: Any, warp: int) -> Groups:
 @row("cp.async.ca", "cp.async.cg", effect="writes", group="cp.async")
 def _cp_async(bind: Bind) -> Step:
     target, source, size, *rest = bind.operands
-    if not isinstance(size, Number):
-        raise bind.fail("the size of a copy is an immediate")
-    width = size.value
+    width = bind.whole(size, "the size of a copy")
     to, of = address_of(bind, target), address_of(bind, source)
     taken = bind.read(rest[0], "u32") if rest else None
     assert space_of(bind) in ("shared", "global")
@@ -286,7 +270,7 @@ def _cp_async(bind: Bind) -> Step:
         into, outof = to(g), of(g)
         count = np.full(g.lanes, width) if taken is None else lanes_of(taken(g), g)
         inside = in_shared(bind, g, into, width, g.active() & (into % width == 0))
-        for warp in _active_warps(g):
+        for warp in g.active_warps():
             mine = inside & (g.tid // 32 == warp)
             if mine.any():
                 _start_copy(bind, g, warp, into[mine], outof[mine], count[mine], width)
@@ -333,27 +317,16 @@ def _start_copy(
     issue(work)
 
 
-@row("cp.async.commit_group", effect="orders", group="cp.async")
-def _commit_copies(bind: Bind) -> Step:
-    def run(g: Any) -> None:
-        for warp in _active_warps(g):
-            copy_groups(g.cta, warp).commit()
-
-    return run
+row("cp.async.commit_group", effect="orders", group="cp.async")(commits(copy_groups))
 
 
 @row("cp.async.wait_group", "cp.async.wait_all", effect="orders", group="cp.async")
 def _wait_copies(bind: Bind) -> Step:
-    pending = 0
-    if bind.operands:
-        number = bind.operands[0]
-        if not isinstance(number, Number):
-            raise bind.fail("the number of groups is an immediate")
-        pending = number.value
+    pending = bind.whole(bind.operands[0], "the number of groups") if bind.operands else 0
 
     def run(g: Any) -> None:
         order = order_of(g.cta)
-        for warp in _active_warps(g):
+        for warp in g.active_warps():
             groups = copy_groups(g.cta, warp)
             if not bind.operands:
                 groups.commit()
@@ -387,7 +360,7 @@ def _arrive_after_copies(bind: Bind) -> Step:
 
     def run(g: Any) -> None:
         places = place(g)
-        for warp in _active_warps(g):
+        for warp in g.active_warps():
             mine = g.active() & (g.tid // 32 == warp)
             for at in sorted(set(places[mine].tolist())):
                 barrier = barrier_at(bind, g, at)
