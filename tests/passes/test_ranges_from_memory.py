@@ -76,6 +76,16 @@ kernel f(ks: s32[SE], a: bf16[S, M, K], b: bf16[K, N], c: out f32[S, M, N]):
         c[s, i, j] = acc
 """
 
+COUNTS = """
+kernel f(off: s32[BE], x: f32[M, N], y: out f32[B, N]):
+    require BE == B + 1
+    for b, j in parallel(B, tiles(N)):
+        total = zeros[f32](j)
+        for i in tiles(off[b], off[b + 1], max=M):
+            total += sum(full[f32](i, j, 1), axis=0)
+        y[b, j] = total
+"""
+
 
 def random(*shape: int) -> np.ndarray:
     return np.random.default_rng(5).standard_normal(shape)
@@ -93,6 +103,12 @@ def test_a_loop_over_a_range_sees_its_rows_only(off: list[int], alignment: int) 
     x = outside_is_nan(random(150, 88), off[0], off[-1])
     sums = [x[a:b].sum(axis=0) for a, b in itertools.pairwise(off)]
     check_text(SUMS, {"off": np.array(off), "x": x}, {"y": np.stack(sums)}, alignment=alignment)
+
+
+@pytest.mark.parametrize("off", OFFSETS)
+def test_what_a_range_holds_is_counted_where_nothing_is_read(off: list[int]) -> None:
+    counts = np.repeat(np.diff(off)[:, None], 88, axis=1).astype(float)
+    check_text(COUNTS, {"off": np.array(off), "x": random(150, 88)}, {"y": counts})
 
 
 @pytest.mark.parametrize("off", OFFSETS)

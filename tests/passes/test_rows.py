@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.passes.machine_runs import check_text
 from tests.passes.programs import Program
 from tests.passes.test_meaning import check_everywhere, promised, unpromised
 from tilec.backend_ptx.assemble import assemble, find_tool
@@ -167,3 +168,19 @@ def test_one_operand_without_vectors_gives_a_thread_fewer_elements() -> None:
     assert _elements(text, facts) == 16
     compiled = compile_source(SourceFile("f.tk", text), None, {}, by_name("90"), facts)
     assert assemble(compiled.ptx, compiled.target).spill_bytes == 0
+
+
+@pytest.mark.parametrize("n", [1, 100, 128, 3000])
+def test_a_row_that_nothing_reads_keeps_its_length(n: int) -> None:
+    text = """
+kernel f(x: f32[M, N], n: s32[M, N], y: out f32[M], z: out s32[M], w: out f32[M, N]):
+    for i in parallel(tiles(M)):
+        y[i] = rowsum(x[i, :] ** 0)
+        z[i] = rowmax(n[i, :] * 0 - 7)
+        w[i, :] = x[i, :] ** 0
+"""
+    ones = np.ones((70, n))
+    given = {"x": ones * np.nan, "n": ones * 3}
+    wanted = {"y": ones.sum(axis=1), "z": ones[:, 0] * -7, "w": ones}
+    check_text(text, given, wanted)
+    check_text(text, given, wanted, alignment=0)

@@ -12,6 +12,7 @@ from typing import Any
 
 from tilec.ir.core import Builder, Kernel, Op, Region, Value
 from tilec.ir.declare import Effects
+from tilec.ir.types import Extent, Index, Tile, is_symbol
 
 Mapping = dict[Value[Any], Value[Any]]
 Rule = Callable[[Op, Builder], Sequence[Value[Any]] | None]
@@ -95,8 +96,13 @@ _REMOVABLE = Effects.READS | Effects.MAKES
 
 
 def remove_dead(region: Region) -> bool:
-    """Remove ops without effects whose results nobody uses; True if any went."""
+    """Remove ops without effects whose results nobody uses; True if any went.
+
+    A tile uses the index that its type names by a size symbol: how much of the tile exists is known
+    there and nowhere else, also where no operand leads to it.
+    """
     live: set[Value[Any]] = set()
+    sizes: set[Extent] = set()
 
     def sweep(body: Region) -> bool:
         kept: list[Op] = []
@@ -107,7 +113,7 @@ def remove_dead(region: Region) -> bool:
                 op.is_terminator
                 or bool(op.effects & ~_REMOVABLE)
                 or nested_effects
-                or any(r in live for r in op.results)
+                or any(r in live or _size(r) in sizes for r in op.results)
             )
             if not needed:
                 gone = True
@@ -115,6 +121,8 @@ def remove_dead(region: Region) -> bool:
             for nested in op.regions:
                 gone |= sweep(nested)
             live.update(op.operands)
+            made = [*op.results, *(arg for nested in op.regions for arg in nested.args)]
+            sizes.update(s for v in made if isinstance(v.type, Tile) for s in v.type.shape)
             kept.append(op)
         body.ops = kept[::-1]
         return gone
@@ -123,7 +131,14 @@ def remove_dead(region: Region) -> bool:
     while sweep(region):
         changed = True
         live.clear()
+        sizes.clear()
     return changed
+
+
+def _size(value: Value[Any]) -> Extent | None:
+    """The size symbol that an index stands for."""
+    kind = value.type
+    return kind.size if isinstance(kind, Index) and is_symbol(kind.size) else None
 
 
 def _has_effects(region: Region) -> bool:
