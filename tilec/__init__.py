@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tilec.runtime.bisect import Bisection, bisect
     from tilec.runtime.emulated import EmulationError, Emulator
     from tilec.runtime.kernel import Kernel, Program
+    from tilec.runtime.report import report
     from tilec.runtime.specialise import LaunchError
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "bisect",
     "compile",
     "load",
+    "report",
 ]
 __version__ = "0.1.0"
 
@@ -38,6 +40,7 @@ _HOMES = {
     "EmulationError": "tilec.runtime.emulated",
     "Emulator": "tilec.runtime.emulated",
     "Schedule": "tilec.ir.facts",
+    "report": "tilec.runtime.report",
     "Kernel": "tilec.runtime.kernel",
     "Program": "tilec.runtime.kernel",
     "LaunchError": "tilec.runtime.specialise",

@@ -25,6 +25,7 @@ from tilec.cli_options import (
     read_sizes,
     read_target,
 )
+from tilec.cli_report import read_report, with_report
 from tilec.diagnostics import Diagnostic, DiagnosticError, did_you_mean, render, render_json
 from tilec.ir.core import Module
 from tilec.source import SourceFile
@@ -353,6 +354,7 @@ _ADVICE = click.option(
 @_SEED
 @_ORDER
 @_ADVICE
+@with_report
 @click.option(
     "--sm",
     "target",
@@ -369,7 +371,7 @@ def run(
     file: Path, more: tuple[str, ...], bindings: tuple[str, ...], kernel: str | None,
     schedule: tuple[str, ...], dump: Path | None, shape: tuple[str, ...], where: str,
     inputs: tuple[str, ...], seed: int, order: str, advice: bool, target: str | None,
-    save: Path | None,
+    save: Path | None, report: str | None, timeline: str | None,
 ) -> None:  # fmt: skip
     """Run a kernel of a .tk FILE and compare the result with a reference."""
     from tilec.cli_run import run_kernel
@@ -378,6 +380,9 @@ def run(
     check_folder(save, dump)
     if where != "emulator" and (advice or order != "in order"):
         raise click.UsageError("--order and --advice go with `--on emulator`")
+    asked = read_report(report, timeline, dump)
+    if where != "emulator" and asked:
+        raise click.UsageError("--report and --timeline go with `--on emulator`")
     if where not in ("cta", "emulator") and target is not None:
         raise click.UsageError("--sm goes with `--on emulator` and `--on cta`")
     wanted = read_target(target) if target is not None else None
@@ -389,7 +394,7 @@ def run(
     bound = pairs((*bindings, *more), "a compile-time parameter")
     ok = run_kernel(
         SourceFile.read(file), kernel, bound, read_schedule(schedule), read_sizes(shape),
-        pairs(inputs, "an input"), on, seed, dump, save, wanted,
+        pairs(inputs, "an input"), on, seed, dump, save, wanted, asked,
     )  # fmt: skip
     if not ok:
         sys.exit(1)
@@ -458,6 +463,7 @@ def bisect(
 @_SEED
 @_ORDER
 @_ADVICE
+@with_report
 @click.option("--limit", type=click.IntRange(min=1), help="Instructions to run at most.")
 @click.option("--json", "as_json", is_flag=True, help="Findings as JSON on standard output.")
 @click.option(
@@ -470,7 +476,8 @@ def bisect(
 def emulate(
     file: Path, kernel: str | None, grid: str, block: str | None, shared: int,
     arrays: tuple[str, ...], arguments: tuple[str, ...], seed: int, order: str, advice: bool,
-    limit: int | None, as_json: bool, output: Path | None,
+    limit: int | None, as_json: bool, output: Path | None, report: str | None,
+    timeline: str | None,
 ) -> None:  # fmt: skip
     """Run a PTX FILE on the emulator and say what is wrong with it."""
     from tilec.cli_emulate import emulate_text
@@ -478,9 +485,14 @@ def emulate(
 
     _takes("emulate", file, ".ptx")
     check_folder(output)
+    asked = read_report(report, timeline)
+    if as_json and asked.text:
+        raise click.UsageError(
+            "--json and --report both write to standard output; give --report FILE.json"
+        )
     fine = emulate_text(
         SourceFile.read(file), kernel, arrays, arguments, grid, block, shared,
-        Choice(order, seed), limit, advice, as_json, output,
+        Choice(order, seed), limit, advice, as_json, output, asked,
     )  # fmt: skip
     if not fine:
         sys.exit(1)

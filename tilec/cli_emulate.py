@@ -17,6 +17,7 @@ import click
 import numpy as np
 import numpy.typing as npt
 
+from tilec.cli_report import Wanted
 from tilec.diagnostics import did_you_mean, render
 from tilec.emulator.findings import Finding, Findings
 from tilec.emulator.launch import (
@@ -31,6 +32,8 @@ from tilec.emulator.launch import (
 from tilec.emulator.messages import diagnostic_of
 from tilec.emulator.parse import parse_ptx
 from tilec.emulator.program import Parameter, Program
+from tilec.emulator.report.record import Recorder
+from tilec.emulator.report.report import report_of
 from tilec.emulator.schedule import Choice
 from tilec.interp.numbers import decode, encode, storage
 from tilec.ir.types import DTYPES
@@ -53,6 +56,7 @@ def emulate_text(
     advise: bool,
     as_json: bool,
     output: Path | None,
+    report: Wanted,
 ) -> bool:
     """Run, print, keep the arrays; whether nothing was found wrong."""
     program = chosen(parse_ptx(source), source, kernel)
@@ -61,13 +65,18 @@ def emulate_text(
     buffers = {name: array.reshape(-1).view(np.uint8) for name, array in held.items()}
     threads = program.max_threads if block is None else _three("--block", block)
     launch = Launch(_three("--grid", grid), threads, shared, values, buffers, written)
-    findings, machine = start(program, source, launch, choice, limit=limit, advise=advise)
+    recorder = Recorder(program) if report else None
+    findings, machine = start(
+        program, source, launch, choice, limit=limit, advise=advise, recorder=recorder
+    )
     if as_json:
         click.echo(json.dumps(_as_json(program, findings, machine.steps_taken), indent=1))
     else:
         _say(source, findings)
         faults = f"{len(findings)} finding{'s' * (len(findings) != 1)}"
         click.echo(f"{program.name}: {faults}, {machine.steps_taken} instructions of warps")
+    if recorder is not None:
+        report.give([report_of(program, source, recorder)])
     if output is not None:
         named: dict[str, Any] = dict(held)
         np.savez(output, **named)

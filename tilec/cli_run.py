@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from tilec.cli_report import Wanted
 from tilec.compiler import only_kernel, prepare, run_passes
 from tilec.diagnostics import Diagnostic, DiagnosticError, did_you_mean, render
 from tilec.ir.facts import Schedule
@@ -40,6 +41,7 @@ def run_kernel(
     dump_folder: Path | None,
     save: Path | None,
     wanted: Target | None = None,
+    report: Wanted | None = None,
 ) -> bool:
     """Run, compare, print; whether the result is as close as its element types allow."""
     kernel = chosen_kernel(source, name).using(schedule, **bindings)
@@ -57,7 +59,9 @@ def run_kernel(
     if where == "gpu" and not on_gpu:
         raise LaunchError("there is no GPU that CUDA can use here; `--on interp` needs none")
     faults: list[Diagnostic] = []
+    reports: list[Any] = []
     if not isinstance(where, str):
+        where = replace(where, told=reports.append) if report else where
         found, faults = trial.on_emulator(kernel, ir, inputs, target, where)
     elif on_gpu:
         found = trial.on_gpu(kernel, ir, inputs)
@@ -83,6 +87,8 @@ def run_kernel(
         click.echo(f"  findings: {sum(f.severity == 'error' for f in faults)}")
     if compiled is not None:
         click.echo(f"  PTX: {compiled}\n  dump: {compiled.parent / 'index.md'}")
+    if report:
+        report.give(reports)
     if save is not None:
         named: dict[str, Any] = dict(found.outputs)
         np.savez(save, **named)

@@ -21,6 +21,7 @@ STORY = (
         "cli_emulate",
         "cli_fmt",
         "cli_options",
+        "cli_report",
         "cli_run",
         "pygments_lexer",
         "__main__",
@@ -45,6 +46,8 @@ MAY_MEET = {
         ("cli", "cli_options"),
         ("cli", "cli_run"),
         ("cli", "cli_emulate"),
+        *((part, "cli_report") for part in ("cli", "cli_emulate", "cli_run")),
+        ("cli_report", "cli_options"),
         ("__main__", "cli"),
     ),
 }

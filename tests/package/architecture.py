@@ -32,6 +32,7 @@ FOLDERS: dict[str, str] = {
     "tilec/runtime": "From a call with arrays to a launch",
     "tilec/emulator": "PTX text on NumPy, and what is wrong with it",
     "tilec/emulator/instructions": "The instruction table, a family a file",
+    "tilec/emulator/report": "What a run did by line, and a model of when",
     "benchmarks": "How figures are taken",
 }
 

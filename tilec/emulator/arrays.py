@@ -245,6 +245,8 @@ def work_access(
 ) -> None:
     """A copy of the async proxy touches an array; ``bits`` say that this part of it is done."""
     arrays = arrays_of(cta.machine)
+    if cta.machine.recorder is not None:
+        cta.machine.recorder.moves(party, buffer, index, writes)
     held = party if not bits else Party(party.at, bits, party.start, party.what, party.waits)
     arrays.works.append(held)
     by = Access(arrays.number(cta), _WORK, len(arrays.works) - 1, party.at.line)

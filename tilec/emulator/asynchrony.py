@@ -32,6 +32,8 @@ class Work:
     warps: tuple[int, ...] = field(default_factory=tuple)
     written: int = 0
     """The bit that says that its writes to global memory are done."""
+    bytes: int = 0
+    """Of shared memory that a copy reads or writes."""
 
     def may_finish(self) -> bool:
         """Whether the work before it in its queue is done."""
@@ -62,6 +64,8 @@ class Work:
 def issue(work: Work) -> Work:
     """Put work in flight; the scheduler may do it at once."""
     machine = work.cta.machine
+    if machine.recorder is not None:
+        machine.recorder.issued(work)
     machine.in_flight.append(work)
     machine.choice.issued(work)
     return work

@@ -24,18 +24,37 @@ _WASTE = 2
 """Sectors for each that the bytes would fill, from which on an access is told of."""
 
 
-def ways(offsets: Any, width: int) -> int:
-    """The most words that one bank has to give in a turn, for lanes in order."""
+def turns(offsets: Any, width: int) -> list[int]:
+    """For each turn of lanes in order, the most words that one bank has to give."""
     a_turn = min(WARP, _TURN_BYTES // max(width, 4))
-    most = 1
+    found = []
     for first in range(0, len(offsets), a_turn):
         step = np.arange(0, width, 4)
         words = np.unique((offsets[first : first + a_turn, None] + step) // 4)
-        most = max(most, int(np.bincount(words % 32).max()))
-    return most
+        found.append(int(np.bincount(words % 32).max()))
+    return found
 
 
-class Advice:
+def ways(offsets: Any, width: int) -> int:
+    """The most words that one bank has to give in any turn."""
+    return max(turns(offsets, width), default=1)
+
+
+def sectors_of(first: Any, width: int) -> tuple[int, int]:
+    """Sectors that accesses at addresses touch, and how many their bytes would fill."""
+    touched = len(np.unique(np.concatenate((first, first + width - 1)) // _SECTOR))
+    return touched, -(-len(np.unique(first)) * width // _SECTOR)
+
+
+class ProductWatcher:
+    """Watches what products read of shared memory."""
+
+    def product(self, at: Instruction, cta: Any, rows: Any) -> None:
+        """A product reads an operand; ``rows`` are the addresses of its rows of 16 bytes, by 8."""
+        raise NotImplementedError
+
+
+class Advice(ProductWatcher):
     """Watches accesses and tells of slow ones."""
 
     def accessed(
@@ -62,7 +81,7 @@ class Advice:
                 self._global(at, g, warp, buffer, picked, width)
 
     def product(self, at: Instruction, cta: Any, rows: Any) -> None:
-        """A product reads an operand; ``rows`` are the addresses of its rows of 16 bytes, by 8."""
+        """Look at a product's operand."""
         found = max(ways(group, 16) for group in rows)
         if found > 1:
             _tell(at, cta, f"a product's 8 rows of 16 bytes ask {found} times for the same banks")
@@ -76,9 +95,8 @@ class Advice:
         self, at: Instruction, g: Any, warp: int, buffer: Any, picked: Any, width: int
     ) -> None:
         first = picked + buffer.address
-        sectors = len(np.unique(np.concatenate((first, first + width - 1)) // _SECTOR))
+        sectors, needed = sectors_of(first, width)
         words = len(np.unique(first)) * width
-        needed = -(-words // _SECTOR)
         if sectors > _WASTE * needed:
             g.cta.machine.findings.add(
                 "uncoalesced",

@@ -88,11 +88,13 @@ def start(
     *,
     limit: int | None = None,
     advise: bool = False,
+    recorder: Any = None,
 ) -> tuple[Findings, Machine]:
     """Run a kernel that is parsed; the findings, and the machine as it ended."""
     machine = Machine(
-        program, ptx, launch.grid, launch.block, launch.dynamic_shared, choice=choice or Choice()
-    )
+        program, ptx, launch.grid, launch.block, launch.dynamic_shared,
+        choice=choice or Choice(), recorder=recorder,
+    )  # fmt: skip
     machine.advise = advise
     if limit is not None:
         machine.limit = limit

@@ -71,6 +71,8 @@ class Machine:
     """Whether to tell of slow accesses as well."""
     parts: dict[str, Any] = field(default_factory=dict)
     """State of families of instructions that belongs to the whole run."""
+    recorder: Any = None
+    """Who keeps what happens for a report (``report.record``), if there is to be one."""
 
     def __post_init__(self) -> None:
         """Bind every instruction once."""
@@ -79,6 +81,8 @@ class Machine:
         self.executed = np.zeros(len(self.program.instructions) + 1, np.int64)
         self.watchers: list[Any] = [Races(), GlobalRaces()]
         """Who is told of each access by threads: race detection, conflicts, traffic."""
+        if self.recorder is not None:
+            self.watchers.append(self.recorder)
         self.in_flight: list[Any] = []
         """Work that proceeds on its own: copies and products; see `asynchrony`."""
         self.meets = _meeting_points(self.program)
@@ -108,9 +112,9 @@ class Machine:
             step = with_whole_warps(step, at)
         if names_members(at):
             step = with_members(step, at, bind.read(at.operands[-1], "u32"))
-        if at.guard is None or at.parts[0] == "bra":
-            return step
-        return _guarded(step, bind.read(at.guard, "pred"), at.guard_negated)
+        if at.guard is not None and at.parts[0] != "bra":
+            step = _guarded(step, bind.read(at.guard, "pred"), at.guard_negated)
+        return step if self.recorder is None else self.recorder.wrapped(step, at, number)
 
     # --- what instructions ask of the launch ---------------------------------------------------
 
@@ -169,6 +173,8 @@ class Machine:
                     self.run_ctas([self.start(index)])
                 except Deadlock:
                     break
+        if self.recorder is not None:
+            self.recorder.finish()
         return self.findings
 
     def start(self, index: tuple[int, int, int]) -> Cta:

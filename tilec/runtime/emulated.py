@@ -13,9 +13,9 @@ Never: needs CUDA, or knows what a kernel computes.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,8 @@ import numpy.typing as npt
 from tilec.compiler import Compiled, Entry, line_span
 from tilec.diagnostics import Diagnostic, DiagnosticError
 from tilec.emulator import launch as emulator
-from tilec.emulator.findings import Finding
-from tilec.emulator.machine import DEFAULT_LIMIT
+from tilec.emulator.findings import Finding, Findings
+from tilec.emulator.machine import DEFAULT_LIMIT, Machine
 from tilec.emulator.messages import diagnostic_of
 from tilec.emulator.parse import parse_ptx
 from tilec.emulator.schedule import Choice
@@ -33,6 +33,10 @@ from tilec.runtime.call import Call
 from tilec.runtime.parameters import MapOf, Number, Pointer, launches, value_of
 from tilec.runtime.workspace import block_for
 from tilec.source import SourceFile, Span
+
+if TYPE_CHECKING:
+    from tilec.emulator.program import Program
+    from tilec.emulator.report.report import Report
 
 Bytes = npt.NDArray[np.uint8]
 Written = dict[str, bool | npt.NDArray[np.bool_]]
@@ -49,6 +53,8 @@ class Emulator:
     limit: int = DEFAULT_LIMIT
     advise: bool = False
     """Whether to tell of slow accesses as well."""
+    told: Callable[[Report], None] | None = None
+    """Who gets the report of each launch (``emulator.report``), if there is to be one."""
 
 
 class EmulationError(DiagnosticError):
@@ -99,10 +105,7 @@ def emulate_call(call: Call, compiled: Compiled, how: Emulator) -> Emulated:
             buffer_value(compiled, parameter, views, call.scalars) for parameter in entry.parameters
         )
         launch = _launch(entry, count, values, buffers, written, misaligned)
-        choice = Choice(how.order, how.seed)
-        findings, machine = emulator.start(
-            programs[entry.name], ptx, launch, choice, advise=how.advise, limit=how.limit
-        )
+        findings, machine = _start(programs[entry.name], ptx, launch, how)
         found += list(findings)
         advice += list(findings.advice.values())
         steps += machine.steps_taken
@@ -110,6 +113,25 @@ def emulate_call(call: Call, compiled: Compiled, how: Emulator) -> Emulated:
         if any(f.kind == "deadlock" for f in findings):
             break
     return Emulated(found, advice, ptx, steps)
+
+
+def _start(
+    program: Program, ptx: SourceFile, launch: emulator.Launch, how: Emulator
+) -> tuple[Findings, Machine]:
+    """One launch, and its report if somebody wants it."""
+    recorder = None
+    if how.told is not None:
+        from tilec.emulator.report.record import Recorder
+        from tilec.emulator.report.report import report_of
+
+        recorder = Recorder(program)
+    done = emulator.start(
+        program, ptx, launch, Choice(how.order, how.seed),
+        advise=how.advise, limit=how.limit, recorder=recorder,
+    )  # fmt: skip
+    if recorder is not None and how.told is not None:
+        how.told(report_of(program, ptx, recorder))
+    return done
 
 
 def run_or_raise(call: Call, compiled: Compiled, how: Emulator, source: SourceFile) -> None:

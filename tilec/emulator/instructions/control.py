@@ -276,6 +276,8 @@ def _bar_sync(bind: Bind) -> Step:
             barrier, round_, number = state
         if barrier.rounds > round_:
             g.owners.pop(("bar", id(at)), None)
+            if g.cta.machine.recorder is not None:
+                g.cta.machine.recorder.meets(g.active_warps(), barrier, number, round_, True)
             order_of(g.cta).acquire(g.active_warps(), barrier.over)
             return None
         g.owners[("bar", id(at))] = (barrier, round_, number)
@@ -295,6 +297,9 @@ def _bar_arrive(bind: Bind) -> Step:
 
     def run(g: Any) -> None:
         g.split(lanes_of(which(g), g))
-        arrive(bind, g, _uniform(bind, which(g), g, "the barrier's number"), expected(g))
+        number = _uniform(bind, which(g), g, "the barrier's number")
+        barrier, round_ = arrive(bind, g, number, expected(g))
+        if g.cta.machine.recorder is not None:
+            g.cta.machine.recorder.meets(g.active_warps(), barrier, number, round_, False)
 
     return run

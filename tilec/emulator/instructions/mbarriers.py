@@ -200,6 +200,8 @@ def _arrive(bind: Bind) -> Step:
                 arrivals = int(counts[lane])
             warp = int(g.warps[lane // 32])
             barrier.arrivers[warp] = bind.at
+            if g.cta.machine.recorder is not None:
+                g.cta.machine.recorder.arrives(warp, barrier)
             order.release([warp], barrier.told)
             arrive(bind, g, barrier, arrivals)
 
@@ -267,6 +269,8 @@ def _wait(bind: Bind) -> Step:
             )
         for warp in g.active_warps():
             barrier.passed[warp] = (barrier.phase - 1, bind.at)
+        if g.cta.machine.recorder is not None:
+            g.cta.machine.recorder.passes(g.active_warps(), barrier)
         order_of(g.cta).acquire(g.active_warps(), barrier.over)
         write(g, np.bool_(True))
         return None

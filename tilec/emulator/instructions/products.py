@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilec.emulator.asynchrony import Groups, Work, commits, issue
-from tilec.emulator.conflicts import Advice
+from tilec.emulator.conflicts import ProductWatcher
 from tilec.emulator.gang import ACCUMULATING, FULL, MULTIPLIED, WARP
 from tilec.emulator.instructions.elements import decode, element_bytes
 from tilec.emulator.memory import gather
@@ -317,7 +317,7 @@ def _shared_operand(
         if found is not None:
             tell(cta, p.at, found, "reads", "the product", work.warps, work.party)
     for watcher in machine.watchers:
-        if isinstance(watcher, Advice):
+        if isinstance(watcher, ProductWatcher):
             watcher.product(p.at, cta, _core_rows(addresses, size, major))
     if not cta.shared_written[flat].all():
         machine.findings.add(

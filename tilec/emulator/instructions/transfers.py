@@ -148,9 +148,13 @@ def _start_load(
     def done() -> None:
         told = party.start
         told.known |= party.bits
+        if cta.machine.recorder is not None:
+            cta.machine.recorder.lands(party, barrier)
         deliver(cta, barrier, map.box_bytes, told)
 
-    issue(Work("tma-load", bind.at, cta, party, [write], done))
+    work = Work("tma-load", bind.at, cta, party, [write], done, warps=(warp,))
+    work.bytes = map.box_bytes
+    issue(work)
 
 
 def bulk_groups(cta: Any, warp: int) -> Groups:
@@ -216,7 +220,7 @@ def _start_store(
         write_box(map, buffer, start, held[0])
 
     work = Work("tma-store", bind.at, cta, party, [read, write], warps=(warp,))
-    work.written = written
+    work.written, work.bytes = written, map.box_bytes
     groups = bulk_groups(cta, warp)
     groups.add(work)
     issue(work)
@@ -305,6 +309,9 @@ def _start_copy(
             for buffer, which in in_global(bind, g, outof, int(taken), lanes):
                 offsets = outof[which] - buffer.address
                 thread_access(cta, bind.at, warp, buffer, offsets, int(taken), writes=False)
+                if cta.machine.recorder is not None:
+                    index = (offsets[:, None] + np.arange(int(taken))).reshape(-1)
+                    cta.machine.recorder.moves(party, buffer, index, False)
                 rows[which, : int(taken)] = gather(
                     buffer.data, outof[which] - buffer.address, int(taken)
                 )
@@ -312,6 +319,7 @@ def _start_copy(
         cta.shared_written[into[:, None] + np.arange(width)] = True
 
     work = Work("cp.async", bind.at, cta, party, [write], warps=(warp,))
+    work.bytes = len(into) * width
     copy_groups(cta, warp).add(work)
     _arrivals_of(cta, warp).copies.append(work)
     issue(work)
@@ -383,6 +391,8 @@ def _start_arrival(bind: Bind, g: Any, warp: int, barrier: Any, lanes: int) -> N
             copy.finish()
             queue.landed |= copy.party.bits
         told.known = queue.landed
+        if cta.machine.recorder is not None:
+            cta.machine.recorder.lands(party, barrier)
         barrier.told.take(told)
         arrive(bind, g, barrier, lanes)
 
