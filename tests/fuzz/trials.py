@@ -43,7 +43,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "language.md"
 LISTED = {
     "`print` and `assert`": r"^`(print|assert)`",
     "parts and transposes of what a product": r"^(a transpose|part of what|a part of) ",
-    "products of `f64`": r"^a product of f64|^a strict sum or product of f64",
+    "strict sums of `f64`": r"^a strict sum or product of f64",
     "functions such as `exp` on `f64`": r"^math.\w+: GPUs have no instruction for this on f64",
     "updates in memory of integers of 8 and 16 bits": r"update",
     "products of what `zeros` or `full` makes": r"^no register layout is known for a tile",

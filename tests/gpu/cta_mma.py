@@ -64,7 +64,7 @@ class Multiply:
 
     def case(self) -> Case:
         """The kernel and its result."""
-        total = "s32" if self.a_type in ("s8", "u8") else "f32"
+        total = {"s8": "s32", "u8": "s32", "f64": "f64"}.get(self.a_type, "f32")
         bits = bits_of(self.a_type)
         left = whole((self.rows, self.k), 1, self.a_type != "u8")
         right = whole((self.n, self.k), 2, self.b_type != "u8")
@@ -144,6 +144,10 @@ def cases() -> Iterator[Case]:
             yield Multiply(a_type, b_type, 16, 64, 64, 4, a, b, starts=True).case()
     for a, b in product(("row", "column"), repeat=2):
         yield Multiply("tf32", "tf32", 64, 32, 32, 4, a, b).case()
+    for (rows, n, warps), k in product(TEAMS, (16, 48)):
+        yield Multiply("f64", "f64", rows, n, k, warps).case()
+    for a, b in product(("row", "column", "reg"), repeat=2):
+        yield Multiply("f64", "f64", 64, 32, 32, 4, a, b, starts=True).case()
     for a_type, b_type in product(("e4m3", "e5m2"), repeat=2):
         for a, b in product(("row", "column"), repeat=2):
             yield Multiply(a_type, b_type, 64, 32, 64, 4, a, b).case()

@@ -26,6 +26,7 @@ TYPES: dict[str, tuple[str, str, str, str]] = {
     "tf32": ("tf32", "tf32", "f32", ""),
     "f32": ("f32", "f32", "f32", ""),
     "f32-as-tf32": ("f32", "f32", "f32", "tf32"),
+    "f64": ("f64", "f64", "f64", ""),
 }
 """Both operands, what is summed in, and the precision that is asked for."""
 

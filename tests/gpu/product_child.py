@@ -29,7 +29,7 @@ from tests.gpu.program_child import _REPORTED, CASE_LIMIT_S
 _TORCH = {
     "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "tf32": torch.float32,
     "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "s8": torch.int8, "u8": torch.uint8,
-    "s32": torch.int32,
+    "s32": torch.int32, "f64": torch.float64,
 }  # fmt: skip
 _LOW_BITS = 13
 """Of an f32, which a tf32 has not."""
@@ -60,7 +60,8 @@ def operand(values: Any, dtype: str, order: str) -> Any:
 def whole(shape: tuple[int, int], dtype: str, generator: Any) -> Any:
     """Whole numbers that every type holds, and whose sums stay exact."""
     low = 0 if dtype == "u8" else -2
-    return torch.randint(low, 3, shape, generator=generator, device="cuda").float()
+    made = torch.randint(low, 3, shape, generator=generator, device="cuda")
+    return made.double() if dtype == "f64" else made.float()
 
 
 def normal(shape: tuple[int, int], dtype: str, generator: Any) -> Any:
@@ -68,7 +69,8 @@ def normal(shape: tuple[int, int], dtype: str, generator: Any) -> Any:
     if dtype in ("s8", "u8"):
         low = -128 if dtype == "s8" else 0
         return torch.randint(low, low + 256, shape, generator=generator, device="cuda")
-    return torch.randn(shape, generator=generator, device="cuda")
+    wide = torch.float64 if dtype == "f64" else torch.float32
+    return torch.randn(shape, generator=generator, device="cuda", dtype=wide)
 
 
 def launch(case: ProductCase, a: Any, b: Any) -> tuple[Any, str]:
@@ -96,6 +98,8 @@ def bound(case: ProductCase, a: Any, b: Any) -> Any:
     k = case.sizes[2]
     if "e4m3" in case.types or "e5m2" in case.types:
         return terms * 2.0**-_HOPPER_FP8_BITS * max(1, k / 32)
+    if case.types == "f64":
+        return 2 * terms * max(k, 2) * 2.0**-53 + 1e-300
     # Twice the bound of a loop of f32 multiply-adds; of three tf32 products, from eight terms on.
     return 2 * terms * max(k, 8 if case.types == "f32" else 2) * 2.0**-24 + 1e-37
 

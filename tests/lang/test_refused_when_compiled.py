@@ -30,7 +30,6 @@ def cast(source: str, target: str) -> SourceFile:
 
 
 REFUSED = [
-    kernel("a: f64[M, 16], b: f64[64, 16], y: out f64[M, 64]", "y[i, :] = a[i, :] @ b[:, :].T"),
     *(
         kernel("x: f64[M, N], y: out f64[M, N]", f"y[i, :] = {f}(x[i, :])")
         for f in ("exp", "exp2", "log", "log2", "rsqrt", "tanh")
@@ -41,7 +40,10 @@ COMPILED = [
         kernel("x: f32[M, N], y: out f32[M]", f"y[i] = where({f}(x[i, :] > 0, axis=1), 1.0, 0.0)")
         for f in ("any", "all")
     ),
-    kernel("a: f32[M, 16], b: f32[64, 16], y: out f32[M, 64]", "y[i, :] = a[i, :] @ b[:, :].T"),
+    *(
+        kernel(f"a: {t}[M, 16], b: {t}[64, 16], y: out {t}[M, 64]", "y[i, :] = a[i, :] @ b[:, :].T")
+        for t in ("f32", "f64")
+    ),
     kernel("a: bf16[M, 64], b: bf16[7, 64], y: out f32[M, 7]", "y[i, :] = a[i, :] @ b[:, :].T"),
     kernel("a: bf16[M, 1], b: bf16[64, 1], y: out f32[M, 64]", "y[i, :] = a[i, :] @ b[:, :].T"),
     *(

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tilec.layout import fragments
+from tilec.layout import fragments, teams
 from tilec.layout.linear import Layout, LayoutError, LayoutRefusal
+from tilec.layout.shared import swizzled
+from tilec.layout.vectors import shared_plan
 
 At = tuple[int, int]
 
@@ -68,6 +70,30 @@ def test_mma_sync_operands_follow_their_formulas(bits: int, k: int) -> None:
         g, t = divmod(index["lane"], 4)
         register, e = divmod(index.get("reg", 0), each)
         assert b(**index) == (each * t + e + 4 * each * register, g)
+
+
+def test_operands_of_64_bits_follow_their_formulas() -> None:
+    a, b = fragments.mma_a(64, 16), fragments.mma_b(64, 16)
+    for lane in range(32):
+        g, t = divmod(lane, 4)
+        for r in range(4):
+            # K = 4t + r of the tile is K = t + 4r of the instruction, in both operands.
+            assert b(lane=lane, reg=r) == (4 * t + r, g)
+        for number, register in enumerate(fragments.WIDE_A):
+            down, along = number % 2, number // 2
+            assert a(lane=lane, reg=register) == (g + 8 * down, 4 * t + along)
+
+
+def test_reads_of_64_bits_meet_all_banks() -> None:
+    tile = swizzled(64, 16, 64, 128)
+    for layout in (teams.team_a(64, 64, 64, 16, 4), teams.team_b(64, 64, 64, 16, 4)):
+        plan = shared_plan(layout, tile, 64)
+        assert plan.bytes == 16
+        for access in plan.accesses:
+            for quarter in range(4):
+                lanes = range(8 * quarter, 8 * quarter + 8)
+                banks = {plan.address(access, lane=lane) // 16 % 8 for lane in lanes}
+                assert len(banks) == 8
 
 
 def test_mma_sync_results_follow_their_formula() -> None:
@@ -168,6 +194,7 @@ def test_more_warps_than_rows_hold_copies() -> None:
         (lambda: fragments.a_fragment(16, 8), "no multiple of 16"),
         (lambda: fragments.a_fragment(64, 8), "elements of 64 bits"),
         (lambda: fragments.mma_a(16, 32), "no K of 32"),
+        (lambda: fragments.mma_b(64, 8), "no K of 8 for 64-bit elements"),
         (lambda: fragments.blocked((8, 8), 32, 8, 32), "16-byte access"),
         (lambda: fragments.blocked((8, 12), 32, 8, 16), "no multiple of the vector"),
         (lambda: fragments.blocked((8, 8), 96, 1, 16), "3 warps"),

@@ -76,6 +76,17 @@ def test_operands_follow_their_formulas(rows: int, n: int, warps: int, bits: int
         assert b(**index) == wanted
 
 
+@pytest.mark.parametrize(("rows", "n", "warps"), TEAMS)
+def test_operands_of_64_bits_stand_where_others_do(rows: int, n: int, warps: int) -> None:
+    b = teams.team_b(64, rows, n, 48, warps)
+    for index in b.indices():
+        group, t = divmod(index["lane"], 4)
+        _, _, column, apart = place(rows, n, warps, index.get("warp", 0))
+        rest, register = divmod(index["reg"], 4)
+        deep, along = divmod(rest, n // apart)
+        assert b(**index) == (column + apart * along + group, 16 * deep + 4 * t + register)
+
+
 @pytest.mark.parametrize("n", range(8, 257, 8))
 def test_four_warps_with_64_rows_hold_the_accumulator_of_wgmma(n: int) -> None:
     assert teams.team_result(64, n, 4) == fragments.accumulator(n)

@@ -353,6 +353,8 @@ class Cta:
 
     def multiply(self, op: ptx.Mma, a: Bits, b: Bits, acc: Bits) -> Bits:
         """``mma.sync.m16n8``: fragments by the figures of the PTX manual, sums in float64."""
+        if op.accumulate == "f64":
+            return self.multiply_wide(op, a, b, acc)
         left, right = elements(op.a_type, a), elements(op.b_type, b)
         each = len(left) // 4  # elements of a register
         blocks = len(b) // 2
@@ -385,6 +387,29 @@ class Cta:
                     out[4 * block + i, lanes] = total[rows, columns]
         out += start
         return out.astype(np.int32 if whole else np.float32).view(np.uint32)
+
+    def multiply_wide(self, op: ptx.Mma, a: Bits, b: Bits, acc: Bits) -> Bits:
+        """The same of f64: element i of A is in column t + 4 (i // halves), of B in row t + 4 i."""
+        halves, deep = op.rows // 8, op.k // 4
+        blocks, each = len(b) // deep, 2 * halves
+        left, right, start = (x.view(np.float64) for x in (a, b, acc))
+        start = start if len(acc) == each * blocks else np.tile(start, (blocks, 1))
+        out = np.empty((each * blocks, self.threads))
+        group, t = np.divmod(np.arange(32), 4)
+        for warp in range(self.threads // 32):
+            lanes = slice(32 * warp, 32 * warp + 32)
+            tile_a = np.empty((op.rows, op.k))
+            for i in range(halves * deep):
+                tile_a[group + 8 * (i % halves), t + 4 * (i // halves)] = left[i, lanes]
+            for block in range(blocks):
+                tile_b = np.empty((op.k, 8))
+                for i in range(deep):
+                    tile_b[t + 4 * i, group] = right[deep * block + i, lanes]
+                total = tile_a @ tile_b
+                for i in range(each):
+                    found = total[group + 8 * (i // 2), 2 * t + i % 2]
+                    out[each * block + i, lanes] = found + start[each * block + i, lanes]
+        return out.view(np.uint64)
 
 
 def elements(name: str, registers: Bits) -> Bits:

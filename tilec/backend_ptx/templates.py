@@ -320,11 +320,12 @@ def _wgmma(op: ptx.Wgmma, at: Registers) -> Iterator[Step]:
 def _mma(op: ptx.Mma, at: Registers) -> Iterator[Step]:
     outs, a, b, acc = at.owned(op.out), at(op.a), at(op.b), at(op.acc)
     types = f"{op.accumulate}.{op.a_type}.{op.b_type}.{op.accumulate}"
-    head = f"mma.sync.aligned.m16n8k{op.k}.row.col.{types} "
-    for n in range(len(b) // 2):
-        out = outs[4 * n : 4 * n + 4]
-        added = acc if len(acc) == 4 else acc[4 * n : 4 * n + 4]
-        parts = (braced(out), braced(a), braced(b[2 * n : 2 * n + 2]), braced(added))
+    head = f"mma.sync.aligned.m{op.rows}n8k{op.k}.row.col.{types} "
+    _, of_b, of_c = op.fragments()
+    for n in range(len(b) // of_b):
+        out = outs[of_c * n : of_c * (n + 1)]
+        added = acc if len(acc) == of_c else acc[of_c * n : of_c * (n + 1)]
+        parts = (braced(out), braced(a), braced(b[of_b * n : of_b * (n + 1)]), braced(added))
         text = chain.from_iterable((*part, ", ") for part in parts)
         yield Step((head, *list(text)[:-1]), tuple(out))
 

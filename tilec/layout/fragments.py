@@ -65,8 +65,10 @@ def mma_a(element_bits: int, k: int) -> Layout:
     """Return the layout of A [16, k] of mma.sync.m16n8, in one warp.
 
     k is 16 bytes' or 32 bytes' worth: 8 or 16 for 16-bit elements, 16 or 32 for 8-bit, 4 or 8
-    for tf32.
+    for tf32. Of 64-bit elements it is 16, in the order of `WIDE_A`.
     """
+    if element_bits == 64:
+        return _wide((ROWS, COLS), k, [_step(ROWS, 8)])
     each = _elements_per_register(element_bits, k)
     regs = [_step(COLS, 1, each), _step(ROWS, 8)]
     if k == 8 * each:
@@ -88,6 +90,8 @@ def mma_a(element_bits: int, k: int) -> Layout:
 
 def mma_b(element_bits: int, k: int) -> Layout:
     """Return the layout of B [k, 8] of mma.sync.m16n8, in one warp; i is K and j is N."""
+    if element_bits == 64:
+        return _wide((COLS, ROWS), k, [])
     each = _elements_per_register(element_bits, k)
     regs = [_step(ROWS, 1, each)]
     if k == 8 * each:
@@ -108,7 +112,7 @@ def mma_b(element_bits: int, k: int) -> Layout:
 
 
 def mma_c() -> Layout:
-    """Return the layout of C and D [16, 8] of mma.sync.m16n8 with 32-bit elements, in one warp."""
+    """Return the layout of C and D [16, 8] of mma.sync.m16n8, wide elements, in one warp."""
     return Layout.make(
         {
             "reg": [_step(COLS, 1), _step(ROWS, 8)],
@@ -118,6 +122,37 @@ def mma_c() -> Layout:
                 _step(ROWS, 1),
                 _step(ROWS, 2),
                 _step(ROWS, 4),
+            ],
+        },
+        rank=2,
+    )
+
+
+WIDE_STEP = 16
+"""K of one step of 64-bit elements: 128 bytes, a row of the widest swizzle."""
+WIDE_A = (0, 4, 1, 5, 2, 6, 3, 7)
+"""For each 64-bit register of A that mma.m16n8k16 takes, the register of `mma_a`'s layout."""
+
+
+def _wide(axes: tuple[int, int], k: int, more: list[Digit]) -> Layout:
+    """A fragment of 64-bit elements: four neighbours along K in each lane, two 16-byte reads.
+
+    The instruction has K = t + 4r in register r of the lanes with number t in their group (PTX ISA,
+    mma.m16n8k16 and m8n8k4 of .f64). A sum over K may be taken in any order, if both operands keep
+    to it: here it is K = 4t + r, and then the reads of a quarter of a warp meet all banks.
+    """
+    if k != WIDE_STEP:
+        raise LayoutError(f"mma.sync.m16n8 has no K of {k} for 64-bit elements")
+    across, along = axes
+    return Layout.make(
+        {
+            "reg": [_step(along, 1), _step(along, 2), *more],
+            "lane": [
+                _step(along, 4),
+                _step(along, 8),
+                _step(across, 1),
+                _step(across, 2),
+                _step(across, 4),
             ],
         },
         rank=2,

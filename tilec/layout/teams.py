@@ -12,7 +12,7 @@ Facts: PTX ISA, the fragment figures of mma.m16n8 (`fragments.mma_a`, `mma_b`, `
 
 from __future__ import annotations
 
-from tilec.layout.fragments import COLS, ROWS, mma_a, mma_b, mma_c
+from tilec.layout.fragments import COLS, ROWS, WIDE_STEP, mma_a, mma_b, mma_c
 from tilec.layout.linear import Digit, Layout, LayoutError
 
 BLOCK_ROWS = 16
@@ -33,7 +33,7 @@ def warps_with_columns(n: int, warps: int) -> int:
 
 
 def team_result(rows: int, n: int, warps: int) -> Layout:
-    """Return the layout of a result [rows, N] with 32-bit elements."""
+    """Return the layout of a result [rows, N], an element a register."""
     _check(rows, n, warps)
     block = _spaces(mma_c())
     apart = BLOCK_COLUMNS * _along_columns(rows, n, warps)
@@ -104,8 +104,13 @@ def _spaces(layout: Layout) -> dict[str, list[Digit]]:
     return {name: list(digits) for name, digits in layout.digits}
 
 
+def fragment_depth(element_bits: int) -> int:
+    """K of one fragment of an operand."""
+    return WIDE_STEP if element_bits == 64 else 256 // element_bits
+
+
 def _step_of(element_bits: int, k: int) -> int:
-    step = 256 // element_bits
+    step = fragment_depth(element_bits)
     if k < 1 or k % step:
         raise LayoutError(f"K = {k} is no multiple of {step}, the K of one {element_bits}-bit step")
     return step

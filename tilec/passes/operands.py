@@ -25,8 +25,11 @@ Uses = dict[Value[Any], list[Op]]
 
 
 def either_axis(dtype: DType) -> bool:
-    """Whether wgmma reads elements of a type with any axis contiguous."""
-    return dtype.bits == 16
+    """Whether a product reads elements of a type with any axis contiguous.
+
+    Those of 64 bits are read by the warps themselves, an element or two at a time.
+    """
+    return dtype.bits in (16, 64)
 
 
 def summed_axes(value: Value[Any], uses: Uses) -> set[int]:

@@ -19,7 +19,7 @@ from tilec.passes.costs import Shape, launch_cycles
 from tilec.passes.fit_tiles import columns_taken, known_multiple, rows_taken
 from tilec.passes.form_products import feeds_only_products, source_of
 from tilec.passes.frames import PRODUCT_ROWS, WARPGROUP_WARPS
-from tilec.passes.live_results import live_results
+from tilec.passes.live_results import ACCUMULATOR_BITS, live_results
 from tilec.passes.open_choices import MULTIPLE, WARP, OpenChoices
 from tilec.passes.operands import ring_refusal, tma_refusal
 from tilec.passes.refusal import refused
@@ -37,10 +37,15 @@ REGISTERS = {2: (24, 240), 3: (32, 160)}
 """Producer's and consumers' registers by warpgroups: together they fill the register file."""
 OTHER_REGISTERS = 40
 """Registers of a thread beside accumulators: 128 of these fit the 168 of three warpgroups."""
+WIDE_FRAGMENTS = 48
+"""Registers of the operands' fragments of 64-bit elements."""
 
 
 class ProductTiles(OpenChoices):
     """The open choices of a kernel with products."""
+
+    fragments = 0
+    """Registers that fragments take beside what all products have."""
 
     def decide(self) -> None:
         """Known axes as long as products ask for, the first product's tile, and what is beside."""
@@ -59,7 +64,12 @@ class ProductTiles(OpenChoices):
         rows, columns = self.axes.of(main.out, 0), self.axes.of(main.out, 1)
         deep = self.axes.of(main.a, 1)
         element = main.a.type.dtype.bytes
-        accumulators = len({_first(op) for op in dots})
+        self.fragments = WIDE_FRAGMENTS if element == 8 else 0
+        # In registers of 32 bits, as everything that is counted.
+        accumulators = sum(
+            -(-bits // ACCUMULATOR_BITS)
+            for bits in {_first(op): op.out.type.dtype.bits for op in dots}.values()
+        )
         live = max(accumulators, live_results(self.axes, self.kernel.body, dots))
         mapped = self.rings = self.mapped(dots)
         if not mapped:
@@ -223,8 +233,8 @@ class ProductTiles(OpenChoices):
         """Whether registers hold the accumulators beside what else a thread needs."""
         threads = WARP * WARPGROUP_WARPS * (shape.warpgroups + 1)
         each = self.ctx.target.registers_per_sm // threads // 8 * 8
-        held = shape.columns // 2 * accumulators
-        return held + OTHER_REGISTERS <= min(each, self.ctx.target.registers_per_thread)
+        held = shape.columns // 2 * accumulators + OTHER_REGISTERS + self.fragments
+        return held <= min(each, self.ctx.target.registers_per_thread)
 
     def room(self, shape: Shape, element: int) -> int:
         """Bytes for the ring: all but two staging halves and the barriers."""

@@ -15,6 +15,7 @@ from tilec.ir.types import DType, Register
 from tilec.layout.teams import (
     BLOCK_COLUMNS,
     BLOCK_ROWS,
+    fragment_depth,
     warps_along_rows,
     warps_with_columns,
 )
@@ -48,9 +49,11 @@ def wgmma_refusal(
 ) -> str | None:
     """Why wgmma does not give a product; None if it does."""
     rows, columns = (int(e) for e in out.shape)
-    step = 256 // a.bits
+    step = fragment_depth(a.bits)
     if not ctx.target.has_wgmma:
         return f"{ctx.target.name} has none"
+    if a.bits == 64:
+        return f"it does not multiply {a}"
     if team.warps != WARPGROUP_WARPS or rows != PRODUCT_ROWS:
         return f"it gives {PRODUCT_ROWS} rows a warpgroup, the tile has {rows}"
     legal = ctx.target.wgmma_n if out.dtype.is_float else ctx.target.wgmma_n_integer
@@ -74,8 +77,8 @@ def mma_refusal(ctx: Context, a: DType, b: DType, depth: int, out: Register) -> 
             f"mma.sync: it gives multiples of {BLOCK_ROWS} rows and {BLOCK_COLUMNS} columns, "
             f"the tile has {rows} x {columns}"
         )
-    if depth % shape.k:
-        return f"mma.sync: K = {depth} is no multiple of {shape.k}"
+    if depth % fragment_depth(a.bits):
+        return f"mma.sync: K = {depth} is no multiple of {fragment_depth(a.bits)}"
     return None
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mma:
-    """A shape of mma.sync: 16 rows, 8 columns and ``k`` of the operands' common axis."""
+    """A shape of mma.sync: ``rows``, 8 columns and ``k`` of the operands' common axis."""
 
     a: str
     b: str
     accumulate: str
     k: int
+    rows: int = 16
 
 
 MMA_16_BIT = (Mma("f16", "f16", "f32", 16), Mma("bf16", "bf16", "f32", 16))
@@ -20,6 +21,9 @@ MMA_TF32 = (Mma("tf32", "tf32", "f32", 8),)
 MMA_INTEGER = tuple(Mma(a, b, "s32", 32) for a in ("s8", "u8") for b in ("s8", "u8"))
 MMA_FP8 = tuple(Mma(a, b, "f32", 32) for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2"))
 """Shapes of mma.sync by family; PTX ISA, mma: the first three from sm_80 on, fp8 from sm_89."""
+MMA_F64_SMALL = (Mma("f64", "f64", "f64", 4, rows=8),)
+MMA_F64 = (Mma("f64", "f64", "f64", 16),)
+"""Of f64 the small shape from sm_80 on, the other from sm_90 (PTX ISA, mma)."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ whitepaper).
 
 from __future__ import annotations
 
-from tilec.targets.base import MMA_16_BIT, MMA_INTEGER, MMA_TF32, Target
+from tilec.targets.base import MMA_16_BIT, MMA_F64_SMALL, MMA_INTEGER, MMA_TF32, Target
 
 SM_80 = Target(
     name="sm_80",
@@ -33,7 +33,7 @@ SM_80 = Target(
     has_vector_red=False,
     wgmma_n=(),
     wgmma_n_integer=(),
-    mma=(*MMA_16_BIT, *MMA_TF32, *MMA_INTEGER),
+    mma=(*MMA_16_BIT, *MMA_TF32, *MMA_INTEGER, *MMA_F64_SMALL),
     tensor_flops_per_cycle=2048,
     l2_bytes=40 * 1024 * 1024,
     memory_bytes_per_second=2.039e12,

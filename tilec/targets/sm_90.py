@@ -6,7 +6,7 @@ bandwidth of the H200 SXM part; L2 as the H200 reports it (docs/hardware.md).
 
 from __future__ import annotations
 
-from tilec.targets.base import MMA_16_BIT, MMA_FP8, MMA_INTEGER, MMA_TF32, Target
+from tilec.targets.base import MMA_16_BIT, MMA_F64, MMA_FP8, MMA_INTEGER, MMA_TF32, Target
 
 SM_90 = Target(
     name="sm_90a",
@@ -32,7 +32,7 @@ SM_90 = Target(
     has_vector_red=True,
     wgmma_n=tuple(range(8, 257, 8)),
     wgmma_n_integer=(8, 24, *range(16, 257, 16)),
-    mma=(*MMA_16_BIT, *MMA_TF32, *MMA_INTEGER, *MMA_FP8),
+    mma=(*MMA_16_BIT, *MMA_TF32, *MMA_INTEGER, *MMA_FP8, *MMA_F64),
     tensor_flops_per_cycle=4096,
     l2_bytes=60 * 1024 * 1024,
     memory_bytes_per_second=4.8e12,

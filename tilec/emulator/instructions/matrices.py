@@ -14,7 +14,15 @@ from tilec.emulator.memory import gather, scatter
 from tilec.emulator.table import Bind, Step, row
 
 _ROW_BYTES = 16
-_MMA = re.compile(r"m16n8k(\d+)")
+_MMA = re.compile(r"m(16|8)n8k(\d+)")
+
+
+_SUMS: dict[str, tuple[Any, Any]] = {
+    "s32": (np.int64, np.int32),
+    "f32": (np.float32, np.float32),
+    "f64": (np.float64, np.float64),
+}
+"""What products are summed in, and what a register holds, by the result's type."""
 
 
 def _count(bind: Bind) -> int:
@@ -96,44 +104,48 @@ def _movmatrix(bind: Bind) -> Step:
 def _mma(bind: Bind) -> Step:
     shape = next((m for p in bind.at.parts if (m := _MMA.fullmatch(p))), None)
     if shape is None:
-        raise bind.fail("only m16n8kK is known")
-    depth = int(shape.group(1))
+        raise bind.fail("only m16n8kK and m8n8kK are known")
+    height, depth = int(shape.group(1)), int(shape.group(2))
     kinds = bind.at.parts[-4:] if "satfinite" not in bind.at.parts else bind.at.parts[-5:-1]
     result, of_a, of_b, _ = kinds
-    if result not in ("f32", "s32"):
+    if result not in ("f32", "s32", "f64"):
         raise bind.fail(f"results of {result} are beyond the emulator")
+    if (height == 8 or (of_a, depth) == ("tf32", 16)) and result != "f64":
+        raise bind.fail(f"m{height}n8k{depth} is not for {of_a}")
     d, a, b, c = (bind.many(o) for o in bind.operands)
     writes = [bind.write(r, result) for r in d]
     adds = [bind.read(r, result) for r in c]
     size = element_bytes(of_a)
-    reads_a = [bind.read(r, "b32") for r in a]
-    reads_b = [bind.read(r, "b32") for r in b]
+    held = "f64" if size == 8 else "b32"
+    reads_a = [bind.read(r, held) for r in a]
+    reads_b = [bind.read(r, held) for r in b]
+    packed, halves = max(1, 4 // size), height // 8
     lane = np.arange(WARP)[:, None, None]
-    each = np.arange(4 // size)[None, None, :]
+    each = np.arange(packed)[None, None, :]
     ra = np.arange(len(a))[None, :, None]
     rb = np.arange(len(b))[None, :, None]
-    a_rows = lane // 4 + 8 * (ra % 2) + 0 * each
-    a_k = lane % 4 * (4 // size) + 16 // size * (ra // 2) + each
+    a_rows = lane // 4 + 8 * (ra % halves) + 0 * each
+    a_k = lane % 4 * packed + 4 * packed * (ra // halves) + each
     b_columns = lane // 4 + 0 * rb + 0 * each
-    b_k = lane % 4 * (4 // size) + 16 // size * rb + each
-    rc = np.arange(4)[None, :]
+    b_k = lane % 4 * packed + 4 * packed * rb + each
+    if len(d) != 2 * halves or len(c) != 2 * halves or len(b) * 4 * packed != depth:
+        raise bind.fail("another number of registers is needed")
+    rc = np.arange(2 * halves)[None, :]
     c_rows = np.arange(WARP)[:, None] // 4 + 8 * (rc // 2)
     c_columns = np.arange(WARP)[:, None] % 4 * 2 + rc % 2
-    integers = result == "s32"
-    kind = np.int64 if integers else np.float32
+    wide, kind = _SUMS[result]
 
     def run(g: Any) -> None:
         warps = len(g.warps)
-        left = np.zeros((warps, 16, depth), kind)
-        right = np.zeros((warps, depth, 8), kind)
+        left = np.zeros((warps, height, depth), wide)
+        right = np.zeros((warps, depth, 8), wide)
         left[:, a_rows, a_k] = _parts(reads_a, g, size, of_a)
         right[:, b_k, b_columns] = _parts(reads_b, g, size, of_b)
         with np.errstate(all="ignore"):
             total = (left @ right)[:, c_rows, c_columns]  # warp, lane, register
             for number, (write, add) in enumerate(zip(writes, adds, strict=True)):
                 found = total[:, :, number].reshape(-1)
-                held = np.int32 if integers else np.float32
-                write(g, (np.asarray(add(g)) + found.astype(held)).astype(held))
+                write(g, (np.asarray(add(g)) + found.astype(kind)).astype(kind))
 
     return run
 
@@ -141,5 +153,7 @@ def _mma(bind: Bind) -> Step:
 def _parts(reads: list[Any], g: Any, size: int, type: str) -> Any:
     """The registers' elements, [warp, lane, register, element]."""
     raw = np.stack([np.broadcast_to(r(g), (g.lanes,)) for r in reads], axis=1)
+    if type == "f64":
+        return raw.reshape(-1, WARP, len(reads), 1)
     flat = np.ascontiguousarray(raw.astype(np.uint32)).view(np.uint8).reshape(-1, size)
     return decode(flat, type).reshape(-1, WARP, len(reads), 4 // size)

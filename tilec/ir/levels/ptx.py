@@ -24,7 +24,7 @@ from tilec.ir.declare import (
     result_types,
     results,
 )
-from tilec.ir.types import Bits, Type
+from tilec.ir.types import DTYPES, Bits, Type
 
 KINDS = ("pred", "b16", "b32", "b64", "f32", "f64")
 
@@ -473,10 +473,10 @@ class Wgmma(Op, name="ptx.wgmma", effects=Effects.READS):
 
 
 class Mma(Op, name="ptx.mma"):
-    """``mma.sync.aligned.m16n8kK.row.col`` for each 8 columns: 2 registers of B, 4 of C and D.
+    """``mma.sync.aligned.mMn8kK.row.col`` for each 8 columns, M being ``rows``.
 
-    ``a`` is one fragment of A, 4 registers. ``b`` has the fragments of all columns, ``acc`` their
-    4 accumulators each, or one fragment that serves all.
+    ``a`` is one fragment of A. ``b`` has the fragments of all columns, ``acc`` their accumulators
+    each, or one fragment that serves all. How many registers a fragment is follows from the shape.
     """
 
     a: Value[Bits] = operand()
@@ -487,15 +487,23 @@ class Mma(Op, name="ptx.mma"):
     a_type: str = attribute()
     b_type: str = attribute()
     type: Type = result_type()
+    rows: int = attribute(default=16)
     out: Value[Bits] = result()
+
+    def fragments(self) -> tuple[int, int, int]:
+        """Registers of one fragment of A, of B, and of C and D."""
+        bits = DTYPES[str(self.a_type)].bits
+        a, b = (size * self.k * bits // (32 * max(32, bits)) for size in (self.rows, 8))
+        return a, b, self.rows * 8 // 32
 
     def check(self) -> Iterator[str]:
         """Counts fit."""
-        blocks = self.b.type.count // 2
-        if self.a.type.count != 4 or self.b.type.count != 2 * blocks or not blocks:
-            yield "a fragment of A is 4 registers, one of B 2"
-        if self.out.type.count != 4 * blocks or self.acc.type.count not in (4, 4 * blocks):
-            yield f"{blocks} fragments of B give {4 * blocks} registers"
+        a, b, c = self.fragments()
+        blocks = self.b.type.count // b
+        if self.a.type.count != a or self.b.type.count != b * blocks or not blocks:
+            yield f"a fragment of A is {a} registers, one of B {b}"
+        if self.out.type.count != c * blocks or self.acc.type.count not in (c, c * blocks):
+            yield f"{blocks} fragments of B give {c * blocks} registers"
 
 
 class WgmmaWait(Op, name="ptx.wgmma_wait", effects=Effects.ORDERS):
