@@ -14,11 +14,14 @@ import numpy as np
 from tilec.cli_report import Wanted
 from tilec.compiler import only_kernel, prepare, run_passes
 from tilec.diagnostics import Diagnostic, DiagnosticError, did_you_mean, render
+from tilec.interp.looking import AssertError
+from tilec.ir.core import Module
 from tilec.ir.facts import Schedule
 from tilec.passes.check_schedule import BadChoices
 from tilec.pipeline import SIZES_SETTLED_BY
 from tilec.runtime import trial
 from tilec.runtime.call import Call, check_requirements
+from tilec.runtime.checks import at_assertion, tell
 from tilec.runtime.kernel import Kernel, Program, fresh, gpu_available
 from tilec.runtime.specialise import LaunchError, facts_for
 from tilec.source import SourceFile
@@ -68,9 +71,10 @@ def run_kernel(
     elif where == "cta":
         found = trial.on_cta(kernel, ir, inputs, target)
     else:
-        found = trial.on_interpreter(ir, inputs, pinned=kernel.schedule.tiles)
+        found = _interpreted(kernel, module, inputs)
     if faults:
         click.echo(render(faults, color=sys.stderr.isatty()), err=True)
+    tell(found.said, module)
     reference = trial.on_interpreter(ir, inputs, choice=1, wide=True, lazy=True)
     rows = trial.compare(ir, found, reference)
     click.echo(_title(kernel, inputs, ir, found))
@@ -93,6 +97,16 @@ def run_kernel(
         named: dict[str, Any] = dict(found.outputs)
         np.savez(save, **named)
     return all(row.ok for row in rows) and all(f.severity != "error" for f in faults)
+
+
+def _interpreted(kernel: Kernel, module: Module, inputs: trial.Inputs) -> trial.Trial:
+    """Run on the interpreter; an assertion that fails is shown at its line."""
+    silent = kernel.checks_of(module) is False
+    ir = module.kernel(kernel.name)
+    try:
+        return trial.on_interpreter(ir, inputs, pinned=kernel.schedule.tiles, silent=silent)
+    except AssertError as error:
+        raise at_assertion(error, module) from None
 
 
 def chosen_kernel(source: SourceFile, name: str | None) -> Kernel:

@@ -28,7 +28,7 @@ from tilec.ir.types import Array, DType, Scalar
 from tilec.ir.verify import VerifyError, verify
 from tilec.passes.base import Context
 from tilec.passes.check_schedule import BadChoice, BadChoices, shape_faults, shown_value
-from tilec.passes.refusal import InnerRefusal, NotInThisVersion
+from tilec.passes.refusal import InnerRefusal
 from tilec.passes.split_launches import handed_out
 from tilec.source import SourceFile, Span
 from tilec.targets.base import Target
@@ -184,7 +184,12 @@ def prepare(module: Module, facts: Facts | None, schedule: Schedule) -> Module:
     return module
 
 
-_MADE_BY = {"tiles": "apply-tiles", "registers": "split-roles", "splits": "split-loops"}
+_MADE_BY = {
+    "tiles": "apply-tiles",
+    "registers": "split-roles",
+    "splits": "split-loops",
+    "checks": "drop-checks",
+}
 """The pass that reads a choice last, where it is not ``form-ctas``."""
 
 
@@ -402,8 +407,6 @@ def _refusal(refusal: Refused, module: Module, running: str) -> Diagnostic:
         message, notes = refusal.reason, [f"the pass {running} declined, at {refusal.path[-1]}"]
     if isinstance(refusal, InnerRefusal) and len(refusal.path) > 1:
         notes.append(f"within {', '.join(reversed(refusal.path[:-1]))}")
-    if isinstance(refusal, NotInThisVersion):
-        return Diagnostic("not-in-this-version", message, labels, notes, refusal.help)
     return Diagnostic("refused", message, labels, notes, refusal.help)
 
 

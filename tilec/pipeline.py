@@ -25,6 +25,7 @@ from tilec.passes.base import Context, Pass
 PIPELINE: tuple[str, ...] = (
     # level tile: what is computed
     "lift-requirements",
+    "drop-checks",
     "split-loops",
     "split-launches",
     "lower-anchor",

@@ -47,8 +47,8 @@ def test_the_command_names_the_pass_and_shows_its_change(
     assert said.endswith("in float64 without rounding")
     assert any(line.startswith("-") and "math.div" in line for line in lines)
     files = sorted(path.name for path in dump.iterdir())
-    assert [f for f in files if "apply-tiles" in f] == ["11-apply-tiles.diff", "11-apply-tiles.tir"]
-    assert "10-fill-padding.tir" in files
+    assert [f for f in files if "apply-tiles" in f] == ["12-apply-tiles.diff", "12-apply-tiles.tir"]
+    assert "11-fill-padding.tir" in files
     assert "form-ctas" not in done.output
 
 

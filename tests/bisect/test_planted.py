@@ -170,6 +170,7 @@ class Planted:
 
 BUGS: dict[str, Planted] = {
     "lift-requirements": Planted("scaled", wrong_constant(1.5, 1.25)),
+    "drop-checks": Planted("scaled", wrong_constant(1.5, 1.75)),
     "split-loops": Planted("sum in shares", shares_start_with_one),
     "split-launches": Planted("two launches", launches_in_reverse),
     "lower-anchor": Planted("online rows", weights_upside_down),

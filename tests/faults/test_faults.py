@@ -21,7 +21,7 @@ _ERRORS_PAGE = FOLDER.parents[1] / "docs" / "errors.md"
 _OF_PYTHON = re.compile(
     r"Traceback|\.py\b|NoneType|<class|object at 0x|\b[A-Z]\w+(Error|Exception)\b|\btilec\.\w+\."
 )
-_WITHOUT_HELP = {"static-assert-fails"}
+_WITHOUT_HELP = {"assert-fails", "static-assert-fails"}
 """What to type is in the message, which is the author's own."""
 
 

@@ -44,7 +44,7 @@ def test_what_exists_is_printed_with_its_indices(capsys: pytest.CaptureFixture[s
 def test_an_assertion_that_fails_names_its_line_and_an_element() -> None:
     x = np.ones((3, 18), np.float32)
     x[1, 17] = 7
-    with pytest.raises(InterpretError, match=r"x stays below five \(element \[1, 1\]") as raised:
+    with pytest.raises(InterpretError, match=r"x stays below five \(element \[1, 17\]") as raised:
         run(x)
     assert raised.value.line == 4
 

@@ -58,25 +58,6 @@ def test_example_compiles_or_fails_as_it_says(line: int, text: str) -> None:
         assert part in error.message
 
 
-def expect_ptx(source: SourceFile, kernel: str) -> None:
-    """Compile; where a line says ``# interpreter: ...``, be refused at that line, saying that."""
-    expected = [
-        (number, found[1])
-        for number, row in enumerate(source.text.splitlines(), 1)
-        if (found := re.search(r"# interpreter: (.*)$", row))
-    ]
-    if not expected:
-        assert compile_source(source, kernel, {}, by_name("90")).ptx
-        return
-    with pytest.raises(DiagnosticError) as raised:
-        compile_source(source, kernel, {}, by_name("90"))
-    (error,) = raised.value.diagnostics
-    assert error.code == "not-in-this-version"
-    assert error.span is not None
-    assert [(error.span.line, expected[0][1])] == expected
-    assert expected[0][1] in error.message
-
-
 @pytest.mark.parametrize(
     ("line", "text"), [b for b in blocks() if "# error:" not in b[1]], ids=_line
 )
@@ -84,7 +65,7 @@ def test_example_becomes_ptx_and_means_the_same_at_two_tile_sizes(line: int, tex
     source = SourceFile(f"language.md:{line}", text)
     module = check(parse(source), {})
     for checked in module.kernels:
-        expect_ptx(source, checked.name)
+        assert compile_source(source, checked.name, {}, by_name("90")).ptx
         kernel = lower(module, checked.name).kernels[0]
         sizes = {"M": 72, "N": 50, "K": 33, "B": 3, "BE": 4, "H": 4, "HK": 2}
         inputs = make_inputs(kernel, {d: sizes[d] for d in checked.dims}, {}, seed=line)

@@ -144,6 +144,17 @@ def synchronize() -> None:
     call("cuCtxSynchronize")
 
 
+def synchronize_stream(stream: int) -> None:
+    """Wait for what has been put on a stream; device faults surface here."""
+    call("cuStreamSynchronize", stream)
+
+
+def is_capturing(stream: int) -> bool:
+    """Whether work on a stream goes into a graph instead of being done."""
+    status = call("cuStreamIsCapturing", stream)
+    return bool(status != driver().CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
+
+
 # --- memory ------------------------------------------------------------------------------------
 
 

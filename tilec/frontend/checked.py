@@ -381,10 +381,11 @@ class Pinned(Statement):
 
 @dataclass(eq=False)
 class Assertion(Statement):
-    """What the author says to hold, for every element."""
+    """What the author says to hold, for every element, and the index of each axis that has one."""
 
     condition: Expr
     text: str
+    indices: list[tuple[int, Expr]]
 
 
 @dataclass(eq=False)

@@ -28,7 +28,8 @@ def assertion(check: Expressions, node: ast.Assert) -> None:
         check.outside(node.span, "an `assert`")
     condition = check.value(node.condition)
     check.need(condition, "bool", "`assert`")
-    check.block.append(Assertion(node.span, condition, node.text))
+    indices = _indices_of(check, condition, node.span)
+    check.block.append(Assertion(node.span, condition, node.text, indices))
 
 
 def printed(check: Expressions, call: ast.Call) -> None:
@@ -42,11 +43,7 @@ def printed(check: Expressions, call: ast.Call) -> None:
             text = item.value if text is None else f"{text} {item.value}"
             continue
         value = settle(check.report, check.value(item))
-        indices = [
-            (number, index)
-            for number, axis in enumerate(axes_of(value))
-            if (index := _index_of(check, axis, call.span)) is not None
-        ]
+        indices = _indices_of(check, value, call.span)
         label = item.span.text if text is None else text
         check.block.append(Printed(call.span, label, value, indices))
         text, count = None, count + 1
@@ -57,6 +54,15 @@ def printed(check: Expressions, call: ast.Call) -> None:
             [(call.span, "no value follows the last text" if count else "no value is given")],
             help='write `print("x is", x)`',
         )
+
+
+def _indices_of(check: Expressions, value: Expr, span: Span) -> list[tuple[int, Expr]]:
+    """Axes of a value that carry an index, and which."""
+    return [
+        (number, index)
+        for number, axis in enumerate(axes_of(value))
+        if (index := _index_of(check, axis, span)) is not None
+    ]
 
 
 def _index_of(check: Expressions, axis: Axis, span: Span) -> Expr | None:

@@ -119,14 +119,11 @@ class _Lowering:
             case c.Pinned():
                 self.add(author.Home(self.expression(node.value), node.home), node.span)
             case c.Assertion():
-                text = tuple(map(ord, node.text))
-                self.add(author.Assert(self.expression(node.condition), text), node.span)
+                condition = self.expression(node.condition)
+                self.add(author.Assert(condition, *self.shown(node)), node.span)
             case c.Printed():
-                shown = self.expression(node.value)
-                indices = self.several([index for _, index in node.indices])
-                axes = tuple(axis for axis, _ in node.indices)
-                text = tuple(map(ord, node.text))
-                self.add(author.Print(shown, indices, axes, text), node.span)
+                value = self.expression(node.value)
+                self.add(author.Print(value, *self.shown(node)), node.span)
             case c.Store():
                 subscripts = self.several(node.subscripts)
                 value = self.expression(node.value)
@@ -152,6 +149,12 @@ class _Lowering:
                 self.call = outer
             case _:
                 raise TypeError(f"{type(node).__name__} has no lowering")
+
+    def shown(self, node: c.Assertion | c.Printed) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
+        """Indices, the axes that they run along, and the text, of what is to be shown."""
+        indices = self.several([index for _, index in node.indices])
+        axes = tuple(axis for axis, _ in node.indices)
+        return indices, axes, tuple(map(ord, node.text))
 
     def loop_argument(self, region: Region, axis: c.LoopAxis) -> None:
         """The region's argument that is the loop's variable."""

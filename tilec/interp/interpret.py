@@ -36,6 +36,7 @@ def interpret(
     explicit: bool = False,
     lazy: bool = False,
     trace: Trace | None = None,
+    silent: bool = False,
 ) -> None:
     """Execute ``kernel``, writing into the arrays of its ``out`` and ``inout`` parameters.
 
@@ -43,11 +44,12 @@ def interpret(
     float64 without rounding. ``explicit`` says that padding is the program's business, as it is
     after the pass that inserts ``tile.pad``. ``lazy`` takes the least legal value of each
     ``anchor`` instead of the greatest: a program whose result depends on that breaks its promise.
-    ``trace`` counts the rounds of loops and the masks of tiles by source line.
+    ``trace`` counts the rounds of loops and the masks of tiles by source line. ``silent`` passes
+    over assertions and prints.
     """
     dims = bind_dims(kernel, arrays)
     chosen = choose_sizes(kernel, dims) | dict(sizes or {})
-    machine = Machine(chosen, wide=wide, explicit=explicit, lazy=lazy, trace=trace)
+    machine = Machine(chosen, wide=wide, explicit=explicit, lazy=lazy, trace=trace, silent=silent)
     for parameter in kernel.body.args:
         name = parameter.name
         if isinstance(parameter.type, Array):

@@ -102,6 +102,8 @@ class Machine:
     """Valid count of each size symbol's current index."""
     iteration: int = 0
     trace: Trace | None = None
+    silent: bool = False
+    """Whether nothing is asserted and nothing printed."""
 
     def count(self, what: str, op: Op) -> None:
         """Note in the trace, if one is kept, that an op did something."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilec.interp.elementwise import settle
+from tilec.interp.looking import AssertError, failed, printed, text_of
 from tilec.interp.machine import Held, Indices, Machine, held, meaning, with_fill
 from tilec.interp.memory import InterpretError, Memory, Selection
 from tilec.interp.numbers import Data, poison, rounded
@@ -272,35 +273,38 @@ def _home(machine: Machine, op: author.Home) -> None:
 
 @meaning(author.Assert)
 def _assert(machine: Machine, op: author.Assert) -> None:
-    data = _existing(machine, op.condition)
+    if machine.silent:
+        return
+    data, ranges = _existing(machine, op, op.condition)
     if data.all():
         return
-    text = "".join(map(chr, op.text)) or "this does not hold"
-    where = ""
-    if data.ndim:
-        place = ", ".join(map(str, np.argwhere(~data)[0].tolist()))
-        where = f" (element [{place}] of the tile, and {int((~data).sum()) - 1} more)"
-    raise InterpretError(f"assert: {text}{where}")
+    first = np.argwhere(~data)[0].tolist()
+    element = [low + at for (low, _), at in zip(ranges, first, strict=True)]
+    raise AssertError(failed(text_of(op.text), element, int((~data).sum()) - 1))
 
 
-def _existing(machine: Machine, value: Value[Any]) -> Data:
-    """The elements that exist of a scalar or tile."""
+Ranges = list[tuple[int, int]]
+
+
+def _existing(
+    machine: Machine, op: author.Assert | author.Print, value: Value[Any]
+) -> tuple[Data, Ranges]:
+    """The elements that exist of a scalar or tile, and which indices they have, from 0 if none."""
     data = machine.data(value)
     counts = [machine.valid_count(value, axis) for axis in range(data.ndim)]
-    return data[tuple(slice(count) for count in counts)]
+    starts = [0] * data.ndim
+    for axis, index in zip(op.axes, op.indices, strict=True):
+        here: Indices = machine.values[index]
+        starts[axis], counts[axis] = here.start, here.valid
+    data = data[tuple(slice(count) for count in counts)]
+    return data, [(low, low + n) for low, n in zip(starts, data.shape, strict=True)]
 
 
 @meaning(author.Print)
 def _print(machine: Machine, op: author.Print) -> None:
-    data = _existing(machine, op.x)
-    ranges = [f"0:{extent}" for extent in data.shape]
-    for axis, index in zip(op.axes, op.indices, strict=True):
-        here: Indices = machine.values[index]
-        ranges[axis] = f"{here.start}:{here.start + here.valid}"
-    text = "".join(map(chr, op.text))
-    place = f"[{', '.join(ranges)}]" if ranges else ""
-    shown = np.array2string(data, threshold=64, edgeitems=3) if data.ndim else str(data[()])
-    sys.stdout.write(f"{text}{place}:" + ("\n" if data.ndim > 1 else " ") + shown + "\n")
+    if not machine.silent:
+        data, ranges = _existing(machine, op, op.x)
+        sys.stdout.write(printed(text_of(op.text), ranges, data))
 
 
 @meaning(author.Meaning)

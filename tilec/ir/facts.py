@@ -72,6 +72,9 @@ class Schedule:
     splits: tuple[tuple[str, int], ...] = ()
     """Shares in which a loop runs side by side, by loop name (split K, split KV)."""
 
+    checks: bool | None = None
+    """Whether assertions and prints are compiled; they are if nothing is said."""
+
     def merged(self, other: Schedule) -> Schedule:
         """This schedule with every choice that ``other`` makes taken over."""
         changes: dict[str, Any] = {}

@@ -27,6 +27,7 @@ ATTRIBUTES: dict[str, Any] = {
     "requirements": tuple[tuple[int, Any], ...],
     "launch": tuple[_Name, int, int],
     "workspace": tuple[tuple[_Name, DType, tuple[Any, ...]], ...],
+    "checks": tuple[tuple[Any, ...], ...],
     "after": str,
     "threads": int,
     "shared_bytes": int,

@@ -64,6 +64,7 @@ DTYPES: dict[str, DType] = {
 }
 """All element types by name."""
 
+F64 = DTYPES["f64"]
 F32, F16, BF16 = DTYPES["f32"], DTYPES["f16"], DTYPES["bf16"]
 S32, S64, BOOL = DTYPES["s32"], DTYPES["s64"], DTYPES["bool"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilec.ir.core import Op, Region, Value
-from tilec.ir.levels import along, flow, math, tile
+from tilec.ir.levels import along, author, flow, math, tile
 from tilec.ir.types import Extent, Index, Tile, is_symbol
 
 Node = tuple[Value[Any], int]
@@ -112,6 +112,9 @@ class Axes:
             self._same([v for v in op.operands if isinstance(v.type, Tile)] + [*op.results])
         elif isinstance(op, tile.IndexValues | tile.Within):
             self._join((op.index, 0), (op.out, 0))
+        elif isinstance(op, author.Assert | author.Print):
+            for axis, index in zip(op.axes, op.indices, strict=True):
+                self._join((index, 0), (op.operands[0], axis))
         elif isinstance(op, tile.Pad):
             self._join((op.index, 0), (op.x, op.axis))
             self._same([op.x, op.out])

@@ -14,13 +14,11 @@ from tilec.passes.check_schedule import check_schedule, shown_value
 from tilec.passes.open_choices import OpenChoices
 from tilec.passes.product_tiles import ProductTiles
 from tilec.passes.row_tiles import RowTiles
-from tilec.passes.unformed import refuse_unformed
 
 
 @tile_pass("choose-tiles", level="tile")
 def choose_tiles(kernel: Kernel, ctx: Context) -> None:
     """Every choice of the schedule is made, by the author or here."""
-    refuse_unformed(kernel)
     check_schedule(kernel, ctx)
     multiplies = any(isinstance(op, tile.Dot) for op in kernel.body.walk())
     choices = ProductTiles(kernel, ctx) if multiplies else RowTiles(kernel, ctx)

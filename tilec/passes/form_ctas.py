@@ -24,7 +24,7 @@ from tilec.ir.declare import Refused
 from tilec.ir.facts import Schedule
 from tilec.ir.levels import cta, flow, math, parts, tile
 from tilec.ir.types import S32, Index, Scalar, Tile
-from tilec.passes import form_places, form_scans  # noqa: F401  (they register their forms)
+from tilec.passes import form_checks, form_places, form_scans  # noqa: F401  (they register their forms)
 from tilec.passes.axes import Axes, AxisClass, combined_axis, combined_tiles
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.check_schedule import check_schedule

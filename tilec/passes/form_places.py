@@ -86,14 +86,15 @@ def _atomic(f: Forming, op: tile.Atomic | tile.CompareExchange) -> None:
         made = memory.CompareExchange(op.array, expected, value, fill, places)
     found = f.body.add(made, op.out.name).out
     if any(first_copies(type.layout, f.team.warps)) or repeats_registers(type.layout):
-        found = _share(f, found)
+        found = share(f, found)
     if scalar:
         found = f.body.add(math.Squeeze(found, axis=0, type=op.out.type), op.out.name).out
     f.values[op.out] = found
     f.ctx.remark(op, f"{op.array.name} is updated in memory: atomic, in any order")
 
 
-def _share(f: Forming, found: Value[Register]) -> Value[Register]:
+def share(f: Forming, found: Value[Register]) -> Value[Register]:
+    """What the first copy of each element holds, in all its copies."""
     dtype, groups, count = found.type.dtype, f.team.groups, prod(map(int, found.type.shape))
     type = Shared(dtype, (groups, count), swizzled(groups, count, dtype.bits, 0))
     buffer = f.buffer("shared_results", type, "results")

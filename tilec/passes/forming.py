@@ -66,6 +66,8 @@ class Forming:
     flying: list[Op] = field(default_factory=list)
     over: set[Op] = field(default_factory=set)
     """Products that are not settled yet, and those that have read their operands."""
+    sites: dict[Op, int] = field(default_factory=dict)
+    """Assertions and prints, by their places in what the kernel lists (``form_checks``)."""
     full: frozenset[AxisClass] = frozenset()
     """Axes along which the tile at hand is known to have no edge."""
     without_edge: set[Value[Any]] = field(default_factory=set)

@@ -6,10 +6,6 @@ from tilec.ir.core import Op
 from tilec.ir.declare import Refused
 
 
-class NotInThisVersion(Refused):
-    """A refusal of what the language has and this version does not compile."""
-
-
 def place_of(op: Op | None) -> str:
     """The start of a reason: the line of the op, where it has one."""
     return f"line {op.loc.line}: " if op is not None and op.loc is not None else ""

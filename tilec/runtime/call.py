@@ -143,15 +143,19 @@ def _misfit(
     return f"{signature} takes {wanted} arguments here, got {count}"
 
 
-def interpret_call(call: Call, name: str) -> None:
-    """Run a call on arrays in host memory with the interpreter."""
+def interpret_call(call: Call, name: str, *, silent: bool = False) -> None:
+    """Run a call on arrays in host memory with the interpreter; ``silent`` asserts nothing."""
     from tilec.interp.interpret import interpret
+    from tilec.interp.looking import AssertError
     from tilec.interp.memory import InterpretError
+    from tilec.runtime.checks import at_assertion
     from tilec.runtime.host import host_array
 
     held = {key: host_array(view) for key, view in call.views.items()}
     try:
-        interpret(call.module.kernel(name), held, call.scalars)
+        interpret(call.module.kernel(name), held, call.scalars, silent=silent)
+    except AssertError as error:
+        raise at_assertion(error, call.module) from None
     except InterpretError as error:
         labels = at_line(call.module, error.line, "while running this")
         raise LaunchError(error.message, code="run-fails", labels=labels, help=error.help) from None

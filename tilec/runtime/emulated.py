@@ -28,8 +28,10 @@ from tilec.emulator.machine import DEFAULT_LIMIT, Machine
 from tilec.emulator.messages import diagnostic_of
 from tilec.emulator.parse import parse_ptx
 from tilec.emulator.schedule import Choice
+from tilec.ir.checks import BLOCKS, WORDS
 from tilec.runtime.arrays import ArrayView
 from tilec.runtime.call import Call
+from tilec.runtime.checks import Said, read_checks, tell
 from tilec.runtime.parameters import MapOf, Number, Pointer, launches, value_of
 from tilec.runtime.workspace import block_for
 from tilec.source import SourceFile, Span
@@ -70,6 +72,8 @@ class Emulated:
     ptx: SourceFile
     instructions: int
     """Of gangs of warps, all launches together."""
+    said: Said
+    """What assertions and prints said."""
 
     def diagnostics(self, source: SourceFile) -> list[Diagnostic]:
         """The findings on the lines of the program and of its PTX."""
@@ -93,8 +97,8 @@ def emulate_call(call: Call, compiled: Compiled, how: Emulator) -> Emulated:
     buffers |= {name: _workspace_bytes(view) for name, view in block.views.items()}
     written: Written = {name: _holds(view) for name, view in call.views.items()}
     written |= {name: False for name, t in call.types.items() if t.mode == "out"}
-    # See ``Block.has_empty``: the launcher fills a block with zeros if it has an empty array.
-    written |= dict.fromkeys(block.views, block.has_empty)
+    # The launcher fills a block with zeros if it has an empty array, or one for checks.
+    written |= dict.fromkeys(block.views, block.has_empty or WORDS in block.views)
     misaligned = {name: view.bounds()[0] % _ALIGNMENT for name, view in call.views.items()}
     for name, type in call.types.items():
         if type.mode == "in":  # a kernel that writes there must not change what the caller has
@@ -112,7 +116,11 @@ def emulate_call(call: Call, compiled: Compiled, how: Emulator) -> Emulated:
         written = {buffer.name: buffer.written for buffer in machine.memory.buffers}
         if any(f.kind == "deadlock" for f in findings):
             break
-    return Emulated(found, advice, ptx, steps)
+    told = {
+        name: buffers[name].view(np.int64 if name == WORDS else np.float64)
+        for name in BLOCKS.keys() & buffers.keys()
+    }
+    return Emulated(found, advice, ptx, steps, read_checks(compiled.module.kernels, told))
 
 
 def _start(
@@ -139,6 +147,7 @@ def run_or_raise(call: Call, compiled: Compiled, how: Emulator, source: SourceFi
     done = emulate_call(call, compiled, how)
     if done.findings:
         raise EmulationError(done.diagnostics(source))
+    tell(done.said, call.module)
 
 
 def _launch(

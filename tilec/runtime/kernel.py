@@ -122,13 +122,15 @@ class Kernel:
         schedule: Schedule | None = None,
         target: str | None = None,
         on: str | Emulator | None = None,
+        checks: bool | None = None,
         **bindings: Any,
     ) -> Kernel:
         """This kernel with compile-time parameters bound, choices pinned, or another target.
 
-        ``on`` says who runs its calls, such as ``"emulator"`` or ``Emulator(order="late")``.
+        ``on`` says who runs its calls, such as ``"emulator"`` or ``Emulator(order="late")``;
+        ``checks=False`` leaves its assertions and prints out.
         """
-        merged = self.schedule.merged(schedule or Schedule())
+        merged = self.schedule.merged(schedule or Schedule()).merged(Schedule(checks=checks))
         try:
             wanted = by_name(target) if target is not None else self.target
         except KeyError as error:
@@ -323,14 +325,22 @@ class Kernel:
             return self._on_emulator(call, target, self.on)
         if device[0] == "cuda":
             loaded = self.load(call, target, ordinal)
-            return lambda stream, kind: loaded(call.views, call.scalars, stream, kind)
+            return lambda stream, kind: self._tell(
+                loaded(call.views, call.scalars, stream, kind), call
+            )
         if on_gpu:
             return lambda stream, kind: self._through_device(call, target, ordinal)
         if self.on == "cta":
             from tilec.runtime.levels import cta_call
 
             return lambda stream, kind: cta_call(self, call, target)
-        return lambda stream, kind: interpret_call(call, self.name)
+        silent = self.checks_of(call.module) is False
+        return lambda stream, kind: interpret_call(call, self.name, silent=silent)
+
+    def checks_of(self, module: Module) -> bool | None:
+        """Whether assertions and prints are wanted: what is pinned here, or in the source."""
+        own = Schedule.from_attributes(module.kernel(self.name).schedule)
+        return own.merged(self.schedule).checks
 
     def _runs_on_gpu(self, device: Device) -> bool:
         """Whether a GPU runs calls with arrays on a device; refuses what cannot be."""
@@ -470,7 +480,7 @@ class Kernel:
         there = {name: OnDevice(view, ordinal) for name, view in call.views.items()}
         try:
             moved = replace(call, views={name: copy.view for name, copy in there.items()})
-            self.load(moved, target, ordinal)(moved.views, call.scalars, 0)
+            said = self.load(moved, target, ordinal)(moved.views, call.scalars, 0)
             synchronize()
             for name, copy in there.items():
                 if call.types[name].mode != "in":
@@ -478,6 +488,15 @@ class Kernel:
         finally:
             for copy in there.values():
                 copy.close()
+        self._tell(said, call)
+
+    @staticmethod
+    def _tell(said: Any, call: Call) -> None:
+        """Show what a call reported, if its kernel asserts or prints."""
+        if said is not None:
+            from tilec.runtime.checks import tell
+
+            tell(said, call.module)
 
 
 def _executor(on: str | Emulator) -> str | Emulator:

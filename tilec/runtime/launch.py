@@ -3,7 +3,8 @@
 What the parameters hold is said by ``parameters``; here they are packed for the driver. A
 ``Loaded`` kernel keeps the launches it has prepared, so that a repeated call with the same arrays
 costs one driver call a launch. Several launches follow each other on one stream, with
-workspace between them if the kernel asks for it (``workspace``). Never synchronises.
+workspace between them if the kernel asks for it (``workspace``). Never synchronises, but for
+kernels that assert or print: these it reads out (``checks``).
 """
 
 from __future__ import annotations
@@ -15,15 +16,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from tilec.backend_ptx.arguments import Arguments
-from tilec.backend_ptx.module import Launch, Module, activate, zero_on
+from tilec.backend_ptx.module import (
+    Launch,
+    Module,
+    activate,
+    copy_from_device,
+    is_capturing,
+    synchronize_stream,
+    zero_on,
+)
 from tilec.backend_ptx.parameters import parameter_kinds
 from tilec.backend_ptx.tensormap import encode
 from tilec.compiler import Compiled
+from tilec.ir.checks import BLOCKS, RESERVED, WORDS
 from tilec.runtime.arrays import ArrayView
+from tilec.runtime.checks import Said, read_checks, used_words
 from tilec.runtime.findings import warn
 from tilec.runtime.parameters import MapOf, Number, Pointer, Value, launches, value_of
 from tilec.runtime.scalars import key as scalar_key
+from tilec.runtime.specialise import LaunchError
 from tilec.runtime.workspace import Block, block_for, borrowed
 
 _KEPT = 64
@@ -69,6 +83,11 @@ class Loaded:
         self._kinds = {n: parameter_kinds(self.compiled.module.kernel(n)) for n in names}
 
     @property
+    def checks(self) -> bool:
+        """Whether a launch asserts or prints."""
+        return any(item.name == WORDS for item in self.compiled.workspace)
+
+    @property
     def function(self) -> Any:
         """The entry of the first launch."""
         return self.functions[self.compiled.launches[0].name]
@@ -79,8 +98,18 @@ class Loaded:
         scalars: Mapping[str, Any],
         stream: int,
         kind: str = "",
-    ) -> None:
-        """Put the launches of one call on a stream, which ``kind``'s framework calls current."""
+    ) -> Said | None:
+        """Put the launches of one call on a stream, which ``kind``'s framework calls current.
+
+        Of a kernel that asserts or prints, wait for them, and give what they reported.
+        """
+        if self.checks and is_capturing(stream):
+            raise LaunchError(
+                f"{self.compiled.name} has `assert` or `print`, which are read after each call; "
+                "a graph that is being captured has no such moment",
+                code="checks-in-graph",
+                help="capture a variant without them: `kernel.using(checks=False)`",
+            )
         key = (
             *((v.address, v.shape, v.strides) for v in views.values()),
             *map(scalar_key, scalars.values()),
@@ -98,10 +127,23 @@ class Loaded:
                     made[base] = self._prepare({**views, **block.at(base)}, scalars)
                     if len(made) > _KEPT_PLACES:
                         made.popitem(last=False)
-                if block.has_empty:
+                if block.has_empty or self.checks:
                     zero_on(stream, base, block.size_bytes)
                 for launch in made[base]:
                     launch(stream)
+                return self._read(block.at(base), stream) if self.checks else None
+
+    def _read(self, workspace: Mapping[str, ArrayView], stream: int) -> Said:
+        """What the launches on a stream reported, once they are done."""
+        synchronize_stream(stream)
+        counts = np.zeros(RESERVED, np.int64)
+        copy_from_device(counts, workspace[WORDS].address)
+        blocks = {}
+        for name in BLOCKS.keys() & workspace.keys():
+            held_as = np.int64 if name == WORDS else np.float64
+            blocks[name] = np.zeros(used_words(counts), held_as)
+            copy_from_device(blocks[name], workspace[name].address)
+        return read_checks(self.compiled.module.kernels, blocks)
 
     def _block(self, views: Mapping[str, ArrayView], scalars: Mapping[str, Any]) -> Block:
         shapes = {name: view.shape for name, view in views.items()}

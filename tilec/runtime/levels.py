@@ -13,15 +13,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from tilec.compiler import at_line, emit_module, prepare, run_passes
 from tilec.diagnostics import render
 from tilec.interp.interpret import interpret
 from tilec.interp.memory import InterpretError, unwritten
-from tilec.interp.numbers import Data
+from tilec.interp.numbers import Data, storage
+from tilec.ir.checks import BLOCKS
 from tilec.ir.core import Kernel as IRKernel
 from tilec.ir.core import Module
 from tilec.pipeline import position
 from tilec.runtime.call import Call
+from tilec.runtime.checks import Said, read_checks, tell
 from tilec.runtime.emulated import Emulator, emulate_call
 from tilec.runtime.expressions import evaluate
 from tilec.runtime.host import host_array
@@ -47,9 +51,10 @@ def module_for(kernel: Kernel, call: Call) -> Module:
 
 def run_on_numpy(
     module: Module, arrays: Mapping[str, Data], scalars: Mapping[str, Any], *, wide: bool = False
-) -> None:
+) -> Said:
     """Run a module of level ``tile`` or ``cta``; ``wide`` is float64 without rounding.
 
+    Gives what level ``cta`` reported, and passes over assertions and prints at level ``tile``.
     Raises ``InterpretError`` where it breaks a rule.
     """
     held = {**arrays, **_workspace(module, arrays, scalars, wide)}
@@ -57,10 +62,11 @@ def run_on_numpy(
         from tilec.interp.cta.run import run_launches
 
         run_launches(module.kernels, held, scalars, wide=wide)
-        return
+        return read_checks(module.kernels, {k: held[k] for k in BLOCKS if k in held})
     for kernel in module.kernels:
         explicit = _has_run(kernel, PADDED_SINCE)
-        interpret(kernel, held, scalars, wide=wide, explicit=explicit)
+        interpret(kernel, held, scalars, wide=wide, explicit=explicit, silent=True)
+    return Said()
 
 
 def _has_run(kernel: IRKernel, name: str) -> bool:
@@ -76,7 +82,8 @@ def _workspace(
     for kernel in module.kernels:
         for name, dtype, extents in kernel.attributes.get("workspace", ()):
             shape = tuple(int(evaluate(extent, shapes, scalars)) for extent in extents)
-            made.setdefault(str(name), unwritten(dtype, shape, wide))
+            fresh = np.zeros(shape, storage(dtype)) if name in BLOCKS else None
+            made.setdefault(str(name), unwritten(dtype, shape, wide) if fresh is None else fresh)
     return made
 
 
@@ -100,7 +107,8 @@ def cta_call(kernel: Kernel, call: Call, target: Target) -> None:
     run_passes(module, target, stop_after=LAST_OF_CTA)
     held = {key: host_array(view) for key, view in call.views.items()}
     try:
-        run_on_numpy(module, held, call.scalars)
+        said = run_on_numpy(module, held, call.scalars)
     except InterpretError as error:
         labels = at_line(module, error.line, "while running this")
         raise LaunchError(error.message, code="run-fails", labels=labels, help=error.help) from None
+    tell(said, module)

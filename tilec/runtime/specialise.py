@@ -50,7 +50,7 @@ class LaunchError(DiagnosticError, ValueError):
         """The same with what was found of each parameter on the place that declares it."""
         (found,) = self.diagnostics
         labels = [(declared[name], text) for name, text in self.at.items() if name in declared]
-        return LaunchError(
+        return type(self)(
             found.message,
             code=found.code,
             labels=[*labels, *found.labels] or [(kernel, "called")],

@@ -27,6 +27,7 @@ from tilec.ir.types import Array, DType, Scalar
 from tilec.runtime import arrays as arrays_of
 from tilec.runtime import supervise
 from tilec.runtime.arrays import ArrayView
+from tilec.runtime.checks import Said
 from tilec.runtime.kernel import Kernel, Program
 from tilec.runtime.scalars import held
 from tilec.runtime.specialise import LaunchError
@@ -81,6 +82,8 @@ class Trial:
     seconds: float
     where: str
     sizes: dict[str, int] = field(default_factory=dict)
+    said: Said = field(default_factory=Said)
+    """What assertions and prints said that nobody has told yet."""
 
 
 def array_parameters(kernel: IRKernel) -> dict[str, Array]:
@@ -199,16 +202,18 @@ def on_interpreter(
     wide: bool = False,
     pinned: Sequence[tuple[str, int]] = (),
     lazy: bool = False,
+    silent: bool = True,
 ) -> Trial:
     """Run with the ``choice``-th tile sizes, or those pinned by loop name.
 
-    ``lazy`` takes the other end of what each ``anchor`` may be.
+    ``lazy`` takes the other end of what each ``anchor`` may be; what is not ``silent`` asserts and
+    prints.
     """
     arrays = copies(kernel, inputs, wide)
     sizes = choose_sizes(kernel, inputs.dims, choice)
     sizes |= {f"${name}": size for name, size in pinned if f"${name}" in sizes}
     start = time.perf_counter()
-    interpret(kernel, arrays, inputs.scalars, sizes, wide=wide, lazy=lazy)
+    interpret(kernel, arrays, inputs.scalars, sizes, wide=wide, lazy=lazy, silent=silent)
     seconds = time.perf_counter() - start
     where = "the interpreter in float64" if wide else "the interpreter"
     return Trial(written(kernel, arrays), seconds, where, sizes)
@@ -225,12 +230,11 @@ def on_emulator(
     where = f"the emulator, {how.order}" + (f" {how.seed}" if how.order == "random" else "")
     start = time.perf_counter()
     faults: list[Diagnostic] = []
-    outputs = written(ir, arrays)
+    outputs, said = written(ir, arrays), Said()
     if any(array.size for array in outputs.values()):
-        faults = emulate_call(call, kernel.compile(call, target), how).diagnostics(
-            kernel.program.source
-        )
-    return Trial(outputs, time.perf_counter() - start, where), faults
+        done = emulate_call(call, kernel.compile(call, target), how)
+        faults, said = done.diagnostics(kernel.program.source), done.said
+    return Trial(outputs, time.perf_counter() - start, where, said=said), faults
 
 
 def on_cta(kernel: Kernel, ir: IRKernel, inputs: Inputs, target: Target) -> Trial:
@@ -248,7 +252,7 @@ def on_cta(kernel: Kernel, ir: IRKernel, inputs: Inputs, target: Target) -> Tria
 
 def on_gpu(kernel: Kernel, ir: IRKernel, inputs: Inputs, limit_s: float = GPU_LIMIT_S) -> Trial:
     """Run on the GPU in a child process, and time it there."""
-    outputs, seconds, where = supervise.run(
+    outputs, seconds, where, said = supervise.run(
         gpu_child,
         (kernel.program.source.name, kernel.program.source.text),
         kernel.name,
@@ -258,7 +262,7 @@ def on_gpu(kernel: Kernel, ir: IRKernel, inputs: Inputs, limit_s: float = GPU_LI
         inputs.scalars,
         limit_s=limit_s,
     )
-    return Trial(outputs, seconds, where)
+    return Trial(outputs, seconds, where, said=said)
 
 
 def gpu_child(
@@ -268,8 +272,8 @@ def gpu_child(
     choices: dict[str, Any],
     arrays: dict[str, HostArray],
     scalars: dict[str, Any],
-) -> tuple[dict[str, HostArray], float, str]:
-    """What ``on_gpu`` does in the child: outputs, seconds a launch, and the device's name."""
+) -> tuple[dict[str, HostArray], float, str, Said]:
+    """What ``on_gpu`` does in the child: outputs, seconds a launch, device, what was said."""
     from tilec.backend_ptx.module import activate, call, device_facts, synchronize
     from tilec.runtime.host import OnDevice
 
@@ -281,7 +285,7 @@ def gpu_child(
     there = {key: OnDevice(view, 0) for key, view in views.items()}
     sorted_out = kernel.sort_out({k: c.view for k, c in there.items()}, scalars, target)
     loaded = kernel.load(sorted_out, target, 0)
-    loaded(sorted_out.views, sorted_out.scalars, 0)
+    said = loaded(sorted_out.views, sorted_out.scalars, 0) or Said()
     synchronize()
     outputs = {}
     for key, copy in there.items():
@@ -295,7 +299,7 @@ def gpu_child(
     call("cuEventRecord", end, 0)
     synchronize()
     milliseconds = float(call("cuEventElapsedTime", begin, end))
-    return outputs, milliseconds / 1e3 / _TIMED_RUNS, device_facts(0).name
+    return outputs, milliseconds / 1e3 / _TIMED_RUNS, device_facts(0).name, said
 
 
 def views_of(kernel: Kernel, arrays: Mapping[str, HostArray]) -> dict[str, ArrayView]:

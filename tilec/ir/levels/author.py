@@ -47,14 +47,18 @@ class Meaning(Op, name="author.meaning"):
 class Assert(Op, name="author.assert", effects=Effects.ORDERS):
     """The author says that the condition holds, for every element that exists.
 
-    ``text`` is the message, in code points.
+    ``axes`` says along which axes of the condition the indices run; ``text`` is the message, in
+    code points.
     """
 
     condition: Value[Any] = operand()
+    indices: tuple[Value[Index], ...] = operands()
+    axes: tuple[int, ...] = attribute(default=())
     text: tuple[int, ...] = attribute(default=())
 
     def check(self) -> Iterator[str]:
-        """The condition is bool."""
+        """The condition is bool, with one index for each axis named."""
+        yield from _axes_faults(self)
         if math.element_type(self.condition.type) != BOOL:
             yield f"the condition has type {self.condition.type}, bool is needed"
 
@@ -73,5 +77,14 @@ class Print(Op, name="author.print", effects=Effects.ORDERS):
 
     def check(self) -> Iterator[str]:
         """One index for each axis named."""
-        if len(self.axes) != len(self.indices):
-            yield f"{len(self.indices)} indices for {len(self.axes)} axes"
+        yield from _axes_faults(self)
+
+
+def _axes_faults(op: Assert | Print) -> Iterator[str]:
+    """One index for each axis named, and the value has these axes."""
+    value = op.condition if isinstance(op, Assert) else op.x
+    rank = len(value.type.shape) if isinstance(value.type, Tile) else 0
+    if len(op.axes) != len(op.indices):
+        yield f"{len(op.indices)} indices for {len(op.axes)} axes"
+    if any(not 0 <= axis < rank for axis in op.axes):
+        yield f"axes {op.axes} of a value of type {value.type}"

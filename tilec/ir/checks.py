@@ -1,0 +1,102 @@
+"""The check buffer: what a running kernel writes down for ``assert`` and ``print``.
+
+One block of words for all launches of a call, given to the kernel as workspace. Word ``CLAIMED``
+counts the words that records wanted, word ``RECORDS`` the records; then the records follow, in the
+order in which they were claimed. What no longer fits is not written, and the counts tell.
+
+A record has ``HEAD`` words (which site, and which group of warps wrote it), one for each loop
+around, two for each axis of the value (the index of the group's first element, and where the axis
+ends), and then, of a print, a word for each element of the group's tile, row by row, floats in the
+second block at the same place; of an assertion, ``FIRST`` minus the place of the first element that
+fails, and how many do. A site is one ``assert`` or ``print`` of one launch; the kernel lists its
+sites in its attribute ``checks``.
+
+Never: a value or an address of a run; this says only where things lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tilec.ir.core import Kernel
+from tilec.ir.types import DTYPES, F64, S64, Array, DType
+
+WORDS = "checks.words"
+"""The kernel's parameter for the block; no name of a program has a dot."""
+FLOATS = "checks.floats"
+CAPACITY = 1 << 20
+"""Words of each block: 8 MiB."""
+
+CLAIMED, RECORDS, RESERVED = 0, 1, 2
+"""Places of the counts, and where records begin."""
+HEAD = 2
+FIRST = 1 << 40
+"""More than any place in a tile."""
+
+BLOCKS = {WORDS: Array(S64, (CAPACITY,), "inout"), FLOATS: Array(F64, (CAPACITY,), "inout")}
+
+_SITES_OF_A_LAUNCH = 1 << 16
+
+
+@dataclass(frozen=True)
+class Site:
+    """One ``assert`` or ``print``, as one launch runs it."""
+
+    kind: str
+    """``assert`` or ``print``."""
+    line: int
+    dtype: DType
+    shape: tuple[int, ...]
+    """Of a group's part of the value; ``()`` for a scalar."""
+    loops: tuple[str, ...]
+    """Names of the loops around, from the outermost on."""
+    parallel: int
+    """How many of them are those of the launch."""
+    text: tuple[int, ...]
+
+    @property
+    def before(self) -> int:
+        """Words before the elements."""
+        return HEAD + len(self.loops) + 2 * len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Words of a record."""
+        return self.before + (2 if self.kind == "assert" else prod(self.shape))
+
+    def as_attribute(self) -> tuple[Any, ...]:
+        """The site as the kernel lists it."""
+        return (
+            self.kind, self.line, self.dtype, self.shape, self.loops, self.parallel, self.text,
+        )  # fmt: skip
+
+
+def site_number(kernel: Kernel, place: int) -> int:
+    """The word that names the ``place``-th site of a kernel; never 0."""
+    launch = int(kernel.attributes.get("launch", ("", 1, 1))[1])
+    return launch * _SITES_OF_A_LAUNCH + place
+
+
+def sites_of(kernels: Sequence[Kernel]) -> dict[int, Site]:
+    """All sites of the launches of one kernel, by number."""
+    return dict(_sites(kernels))
+
+
+def _sites(kernels: Sequence[Kernel]) -> Iterator[tuple[int, Site]]:
+    for kernel in kernels:
+        for place, item in enumerate(kernel.attributes.get("checks", ())):
+            kind, line, dtype, shape, loops, parallel, text = item
+            found = DTYPES[str(dtype)] if not isinstance(dtype, DType) else dtype
+            names = tuple(map(str, loops))
+            yield (
+                site_number(kernel, place),
+                Site(str(kind), line, found, tuple(shape), names, parallel, tuple(text)),
+            )
+
+
+def launch_of(number: int) -> int:
+    """Which launch a site belongs to, from 1 on."""
+    return number // _SITES_OF_A_LAUNCH
