@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tilec.emulator.report.lines import SPACES, LineSums
-from tilec.emulator.report.timeline import BUSY, FILLING, HELD, Row, Timeline
+from tilec.emulator.report.replay import BUSY
+from tilec.emulator.report.timeline import FILLING, HELD, Row, Timeline
 
 LETTERS = {
     "works": "#", "operands": "o", "unit": "u", "mbarrier": "m", "barrier": "b",

@@ -26,6 +26,9 @@ WAITS = ("operands", "unit", "mbarrier", "barrier", "products", "copies", "fence
 """What a warp waits for: results of its own instructions, an issue slot or a unit, a phase of an
 mbarrier, a named barrier, a group of products, a group of copies, the end of a fence."""
 QUARTERS = 4
+BUSY = "busy"
+TENSOR, PORT = "tensor cores", "memory port"
+"""The engines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +164,8 @@ class Replay:
         """When flights end, by identity."""
         self.sources_free: dict[int, float] = {}
         """When the shared memory that a store reads is free again."""
-        self.engines: dict[str, list[Span]] = {"tensor cores": [], "memory port": []}
+        self.busy: dict[str, list[tuple[float, float]]] = {TENSOR: [], PORT: []}
+        """When engines are busy, in no order; quarters of the tensor cores overlap."""
         self.fetched: set[int] = set()
         self.queue: list[tuple[float, int]] = []
 
@@ -173,7 +177,8 @@ class Replay:
             _, number = heapq.heappop(self.queue)
             self._go(self.warps[number])
         cycles = max((w.clock for w in self.warps.values()), default=0.0)
-        cycles = max([cycles, *(s[-1].end for s in self.engines.values() if s)])
+        engines = {name: _merged(times) for name, times in self.busy.items()}
+        cycles = max([cycles, *(spans[-1].end for spans in engines.values() if spans)])
         left = any(w.place < len(w.taken) for w in self.warps.values())
         over = {m: d for m, d in self.due.items() if m.needed and d.came == m.needed}
         marks = {m: (d.begun, d.time) for m, d in over.items()}
@@ -181,7 +186,7 @@ class Replay:
         spent: Counter[tuple[int, bool]] = Counter()
         for warp in self.warps.values():
             spent.update(warp.spent)
-        return Timed(self.trace, cycles, spans, self.engines, marks, spent, left)
+        return Timed(self.trace, cycles, spans, engines, marks, spent, left)
 
     def _push(self, warp: _Warp) -> None:
         heapq.heappush(self.queue, (warp.clock, warp.number))
@@ -240,9 +245,12 @@ class Replay:
         self.free[slot] = start + 1
         accesses = event.accesses if event is not None else []
         turns = sum(a.turns for a in accesses if a.space == "shared")
-        busy = step.product if cost.unit == "tensor" and not self._asynchronous(step) else cost.busy
+        by_warp = cost.unit == "tensor" and not self._asynchronous(step)
+        busy = step.product if by_warp else cost.busy
         self.free[unit] = start + max(busy, turns)
         start = max(start, ready)
+        if by_warp:
+            self.busy[TENSOR].append((start, start + busy))
         end = start + max(busy, turns, 1) - 1 + cost.latency
         for access in accesses:
             if access.space == "global":
@@ -309,7 +317,8 @@ class Replay:
             self.free["memory share"] = max(begin, self.free["memory share"]) + bytes / self.share
             end = max(end, self.free["memory share"])
         self.free["port"] = begin + moved / model.PORT_BYTES
-        self._engine("memory port", begin, end, -1)
+        if moved:
+            self.busy[PORT].append((begin, end))
         return end, end + latency
 
     def _access(self, access: Access, start: float) -> float:
@@ -343,20 +352,23 @@ class Replay:
         assert mark is not None
         due = self.due[mark]
         if due.came + 1 == mark.needed:
-            begin = max(start, due.time, self.free["tensor cores"])
+            begin = max(start, due.time, self.free[TENSOR])
             end = begin + step.product
-            self.free["tensor cores"] = end
+            self.free[TENSOR] = end
             self.ends[id(flight)] = end + model.PRODUCT_LATENCY
-            self._engine("tensor cores", begin, end, number)
+            self.busy[TENSOR].append((begin, end))
         self._comes(mark, start)
 
-    def _engine(self, name: str, start: float, end: float, number: int) -> None:
-        spans = self.engines[name]
+
+def _merged(times: list[tuple[float, float]]) -> list[Span]:
+    """Spans of an engine that is busy at these times."""
+    spans: list[Span] = []
+    for start, end in sorted(times):
         if spans and start <= spans[-1].end + 0.5:
-            last = spans[-1]
-            spans[-1] = Span(last.start, max(last.end, end), last.what, last.instruction)
+            spans[-1] = Span(spans[-1].start, max(spans[-1].end, end), BUSY, -1)
         else:
-            spans.append(Span(start, end, "busy", number))
+            spans.append(Span(start, end, BUSY, -1))
+    return spans
 
 
 def replay(program: Program, recorder: Recorder) -> list[Timed]:

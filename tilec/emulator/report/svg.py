@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree as xml
 
-from tilec.emulator.report.timeline import BUSY, FILLING, HELD, Row, Timeline
+from tilec.emulator.report.replay import BUSY
+from tilec.emulator.report.timeline import FILLING, HELD, Row, Timeline
 
 COLORS = {
     "works": "#2f7d4f", "operands": "#c9b458", "unit": "#e0a458", "mbarrier": "#b34a4a",

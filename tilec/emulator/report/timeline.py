@@ -1,7 +1,7 @@
 """A timed CTA as rows to draw: what its roles did, when the stages of its rings were full, and when
 its engines were busy.
 
-Warps of a warpgroup that took the same instructions are one role, drawn by its first warp. A role
+Warps of a warpgroup that wait for the same phases are one role, drawn by its first warp. A role
 that copies into shared memory for others is a producer, one that waits for such copies a consumer.
 A stage is an mbarrier that copies arrive at: from the issue of the first copy to the end of the
 phase it is being filled, from then on it is held, until the barrier that its filler waits for
@@ -18,10 +18,10 @@ from statistics import median
 from tilec.emulator.report.record import Mark, Trace
 from tilec.emulator.report.replay import Span, Timed
 
-FILLING, HELD, BUSY = "filling", "held", "busy"
+FILLING, HELD = "filling", "held"
 _WARPGROUP = 4
-_Role = tuple[int, tuple[int, ...]]
-"""A warpgroup, and the instructions that warps of it took."""
+_Role = tuple[int, frozenset[Mark], bool]
+"""A warpgroup, the phases of mbarriers that warps of it waited for, and whether they fill any."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,9 @@ def timeline(timed: Timed) -> Timeline:
 
 def _roles(timed: Timed) -> list[Row]:
     groups: dict[_Role, list[int]] = defaultdict(list)
-    for warp, taken in sorted(timed.trace.warps.items()):
-        groups[warp // _WARPGROUP, tuple(number for number, _ in taken)].append(warp)
+    for warp in sorted(timed.trace.warps):
+        waits, fills_any = _awaited(timed.trace, [warp]), bool(_filled(timed.trace, [warp]))
+        groups[warp // _WARPGROUP, frozenset(waits), fills_any].append(warp)
     fills = {first: _filled(timed.trace, warps) for (first, *_), warps in _by_first(groups)}
     rows = []
     for (first, last), warps in _by_first(groups):
@@ -96,7 +97,8 @@ def _filled(trace: Trace, warps: list[int]) -> set[Mark]:
 
 def _awaited(trace: Trace, warps: list[int]) -> set[Mark]:
     events = (e for w in warps for _, e in trace.warps[w] if e is not None)
-    return {e.awaits for e in events if e.awaits is not None}
+    awaited = (e.awaits for e in events if e.awaits is not None)
+    return {mark for mark in awaited if mark.kind == "mbarrier"}
 
 
 def _stages(timed: Timed) -> list[Row]:
