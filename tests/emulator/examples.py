@@ -17,7 +17,7 @@ from tests.examples.spec import (
     truth_of,
 )
 from tilec.interp.memory import unwritten
-from tilec.ir.facts import Facts
+from tilec.ir.facts import Facts, Schedule
 from tilec.ir.types import DTYPES
 from tilec.runtime import trial
 from tilec.runtime.emulated import Emulator, emulate_call
@@ -35,6 +35,8 @@ class Subject:
 
     example: Example
     target: str = "sm_90"
+    schedule: Schedule | None = None
+    """Choices to pin."""
     _kernels: dict[Any, Kernel] = field(default_factory=dict)
 
     def kernel(self, sizes: Sizes) -> Kernel:
@@ -44,7 +46,8 @@ class Subject:
         if key not in self._kernels:
             path = self.example.path
             program = Program(SourceFile(path.name, path.read_text()))
-            self._kernels[key] = getattr(program, self.example.kernel).using(**bindings)
+            kernel = getattr(program, self.example.kernel)
+            self._kernels[key] = kernel.using(self.schedule, **bindings)
         return self._kernels[key]
 
     def wrong(self, sizes: Sizes, how: Emulator, facts: Facts | None = None) -> list[str]:

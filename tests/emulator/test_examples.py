@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.emulator.examples import ADVERSARIES, Subject, quick_sizes
-from tests.examples.spec import Example, Sizes, all_examples
+from tests.examples.spec import Example, Given, Sizes, all_examples
+from tilec.emulator.report.report import Report
+from tilec.emulator.report.timeline import FILLING
+from tilec.ir.facts import Schedule
 from tilec.runtime.emulated import Emulator
 
 EXAMPLES = tuple(all_examples())
@@ -62,24 +67,57 @@ def test_all_orders_and_seeds(example: Example, sizes: Sizes) -> None:
 # --- trip counts ---------------------------------------------------------------------------------
 
 _STAGES = 2
-"""Of the rings at sizes as small as these."""
+"""Of each ring, pinned: a compiler that may choose takes more at sizes as small as these."""
 _HEADS = {"B": 1, "H": 1, "HK": 1, "D": 64}
+_SHARES = 16
+"""Of the keys, which flash_decode gives to CTAs of their own."""
+_PIXELS = {
+    "B": 1, "H": 1, "W": 16, "N": 16, "R": 1, "S": 1, "P": 1, "Q": 16, "STRIDE": 1, "PAD": 0
+}  # fmt: skip
+"""A filter of one place, so that the channels are all that conv2d sums over."""
 RINGS: dict[str, Callable[[int], Sizes]] = {
     "gemm": lambda t: {"M": 16, "N": 16, "K": 64 * t},
     "swiglu": lambda t: {"M": 16, "N": 16, "K": 64 * t},
     "attention": lambda t: {**_HEADS, "M": 16, "N": 16 * t, "CAUSAL": False},
     "grouped_gemm": lambda t: {"G": 2, "GE": 3, "M": 40, "N": 16, "K": 64 * t},
-    "flash_decode": lambda t: {"B": 1, "HK": 1, "G": 2, "N": 16 * t, "D": 64},
+    "flash_decode": lambda t: {"B": 1, "HK": 1, "G": 2, "N": 16 * _SHARES * t, "D": 64},
     "retention": lambda t: {"B": 1, "H": 1, "N": 64 * t, "D": 64},
-}
+    "conv2d": lambda t: {**_PIXELS, "C": 64 * t},
+    "split_k": lambda t: {"M": 16, "N": 16, "K": 64 * 2 * t, "S": 2},
+    "varlen_attention": lambda t: {
+        "E": 2, "H": 1, "HK": 1, "D": 64, "TQ": 16, "TK": 16 * t, "CAUSAL": False
+    },
+}  # fmt: skip
 """Examples whose long loop fills a ring: sizes at which it runs so many times."""
 _MOST = 2 * _STAGES + 1
 
 
+def _one_sequence(rng: np.random.Generator, sizes: Sizes) -> dict[str, Any]:
+    """The inputs of varlen_attention, all rows in one sequence: its loop runs as often as said."""
+    whole = {
+        name: Given("s32", np.array([0, sizes[rows]], np.int64))
+        for name, rows in (("cu_q", "TQ"), ("cu_k", "TK"))
+    }
+    return {**KERNELS["varlen_attention"].inputs(rng, sizes), **whole}
+
+
+@cache
+def _ring(kernel: str) -> Subject:
+    example = KERNELS[kernel]
+    if kernel == "varlen_attention":
+        example = replace(example, inputs=_one_sequence)
+    return Subject(example, schedule=Schedule(stages=_STAGES))
+
+
 def _trips(kernel: str, trips: int, how: Emulator) -> None:
-    subject, sizes = _subject(KERNELS[kernel]), RINGS[kernel]
+    """Right, and nothing to find; and the stages of the ring were filled as often as that takes."""
+    subject, sizes = _ring(kernel), RINGS[kernel]
     facts = subject.facts(sizes(_MOST)) if trips else None
-    assert subject.wrong(sizes(trips), how, facts) == [], how
+    reports: list[Report] = []
+    assert subject.wrong(sizes(trips), replace(how, told=reports.append), facts) == [], how
+    stages = [row for r in reports for line in r.timelines for row in line.of("stage")]
+    filled = max((sum(s.what == FILLING for s in row.spans) for row in stages), default=0)
+    assert filled == -(-trips // _STAGES) or (not trips and filled <= 1)
 
 
 @pytest.mark.parametrize("kernel", RINGS)
