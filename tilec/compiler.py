@@ -189,6 +189,7 @@ _MADE_BY = {
     "registers": "split-roles",
     "splits": "split-loops",
     "checks": "drop-checks",
+    "repacks": "repack-operands",
 }
 """The pass that reads a choice last, where it is not ``form-ctas``."""
 

@@ -27,6 +27,7 @@ PIPELINE: tuple[str, ...] = (
     "lift-requirements",
     "drop-checks",
     "split-loops",
+    "repack-operands",
     "split-launches",
     "lower-anchor",
     "split-f32-products",
@@ -75,7 +76,7 @@ def find_pass(name: str) -> Pass:
 # --- what a kernel carries --------------------------------------------------------------------
 
 
-FACT_ATTRIBUTES = ("arrays", "extents", "multiples")
+FACT_ATTRIBUTES = ("arrays", "repeats", "extents", "multiples")
 """The kernel attributes that hold promises about launches."""
 
 
@@ -85,6 +86,9 @@ def record_facts(kernel: Kernel, facts: Facts) -> None:
         kernel.attributes["arrays"] = tuple(
             (name, f.unit_axis, f.alignment) for name, f in facts.arrays
         )
+        repeats = tuple((name, f.repeats) for name, f in facts.arrays if f.repeats)
+        if repeats:
+            kernel.attributes["repeats"] = repeats
     for key in ("extents", "multiples"):
         if getattr(facts, key):
             kernel.attributes[key] = getattr(facts, key)
@@ -98,10 +102,14 @@ def workspace_facts(rank: int) -> ArrayFacts:
 def recorded_facts(kernel: Kernel) -> Facts:
     """The promises that the kernel carries, and those that the launcher keeps for workspace."""
     arrays = kernel.attributes.get("arrays", ())
+    repeats = {str(name): axes for name, axes in kernel.attributes.get("repeats", ())}
     workspace = kernel.attributes.get("workspace", ())
     return Facts(
         (
-            *((str(name), ArrayFacts(axis, alignment)) for name, axis, alignment in arrays),
+            *(
+                (str(name), ArrayFacts(axis, alignment, repeats.get(str(name), ())))
+                for name, axis, alignment in arrays
+            ),
             *((str(name), workspace_facts(len(extents))) for name, _, extents in workspace),
         ),
         tuple((str(n), size) for n, size in kernel.attributes.get("extents", ())),

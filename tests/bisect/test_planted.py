@@ -19,6 +19,7 @@ from tilec import pipeline
 from tilec.backend_ptx import registers
 from tilec.ir.core import Kernel, Op, Region, Value
 from tilec.ir.levels import cta, math, ptx, tile
+from tilec.ir.types import Scalar
 
 Kernels = Sequence[Kernel]
 Damage = Callable[[Kernels], Kernels | None]
@@ -71,6 +72,16 @@ def shares_start_with_one(kernels: Kernels) -> None:
     start = next(op for op in shares.body.walk() if isinstance(op, math.Constant))
     assert start.value == 0
     start.value = 1.0
+
+
+def nothing_is_copied(kernels: Kernels) -> None:
+    copy = next(ops(kernels, tile.Parallel))
+    load = next(op for op in copy.body.walk() if isinstance(op, tile.Load))
+    store = next(op for op in copy.body.walk() if isinstance(op, tile.Store))
+    zero = math.Constant(0.0, type=Scalar(load.array.type.dtype))
+    blank = math.Fill(zero.out, type=load.out.type)
+    copy.body.ops[-1:-1] = [zero, blank]
+    store.value = blank.out
 
 
 def launches_in_reverse(kernels: Kernels) -> Kernels:
@@ -172,6 +183,7 @@ BUGS: dict[str, Planted] = {
     "lift-requirements": Planted("scaled", wrong_constant(1.5, 1.25)),
     "drop-checks": Planted("scaled", wrong_constant(1.5, 1.75)),
     "split-loops": Planted("sum in shares", shares_start_with_one),
+    "repack-operands": Planted("product of odd rows", nothing_is_copied),
     "split-launches": Planted("two launches", launches_in_reverse),
     "lower-anchor": Planted("online rows", weights_upside_down),
     "split-f32-products": Planted("product in f32", small_terms_forgotten),

@@ -23,6 +23,7 @@ _KINDS: dict[object, str] = {
 
 
 _NAMED = {
+    "repacks": "1 to copy an operand before products read it, as in `repacks.a=1`, or 0 not to",
     "splits": "an integer for a loop, as in `splits.j=8`",
     "swizzles": "the bytes of an operand's swizzle, as in `swizzles.a=128`, or 0 for none",
 }
@@ -56,7 +57,7 @@ def chosen(check: Expressions, node: ast.Schedule) -> dict[str, Chosen]:
             or not all(
                 type(v) is bool
                 if hints[name.id] == bool | None
-                else type(v) is int and v >= (name.id != "swizzles")
+                else type(v) is int and v >= (name.id not in ("swizzles", "repacks"))
                 for v in found
             )
         ):

@@ -16,11 +16,13 @@ class ArrayFacts:
     """What is promised about one array's strides and address.
 
     ``unit_axis`` is an axis of stride one (-1: none is promised); ``alignment`` in bytes divides
-    the address and the byte strides of all other axes (a power of two, at most 16).
+    the address and the byte strides of all other axes (a power of two, at most 16). Along the axes
+    of ``repeats`` the array has one element for several places: a stride of zero.
     """
 
     unit_axis: int
     alignment: int
+    repeats: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class Schedule:
     """Elements an access of plain global loads and stores."""
     splits: tuple[tuple[str, int], ...] = ()
     """Shares in which a loop runs side by side, by loop name (split K, split KV)."""
+    repacks: tuple[tuple[str, int], ...] = ()
+    """Whether an operand is copied to where TMA can read it (1) or not (0), by parameter name."""
 
     checks: bool | None = None
     """Whether assertions and prints are compiled; they are if nothing is said."""
@@ -82,7 +86,7 @@ class Schedule:
             value = getattr(other, item.name)
             if value is None or value == ():
                 continue
-            if item.name in ("tiles", "swizzles", "splits"):
+            if item.name in ("tiles", "swizzles", "splits", "repacks"):
                 value = tuple({**dict(getattr(self, item.name)), **dict(value)}.items())
             changes[item.name] = value
         return replace(self, **changes)

@@ -22,6 +22,7 @@ ATTRIBUTES: dict[str, Any] = {
     "bound": tuple[tuple[_Name, Any], ...],
     "choices": tuple[tuple[_Name, Any], ...],
     "arrays": tuple[tuple[_Name, int | None, int], ...],
+    "repeats": tuple[tuple[_Name, tuple[int, ...]], ...],
     "extents": tuple[tuple[_Name, int], ...],
     "multiples": tuple[tuple[_Name, int], ...],
     "requirements": tuple[tuple[int, Any], ...],

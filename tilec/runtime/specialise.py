@@ -91,7 +91,8 @@ def array_facts(view: ArrayView) -> ArrayFacts:
         # A tensor map takes no negative stride, and repeats only by a stride of 0, which the
         # driver does not promise to accept; less than 16 bytes says that there is to be no map.
         alignment = min(alignment, WIDEST_ALIGNMENT // 2)
-    return ArrayFacts(unit, max(alignment, 1))
+    repeats = tuple(axis for axis, stride in enumerate(strides) if stride == 0)
+    return ArrayFacts(unit, max(alignment, 1), repeats)
 
 
 def size_class(extent: int) -> int:
