@@ -152,11 +152,15 @@ def _array(name: str, what: str, seed: int) -> HostArray:
         raise click.UsageError(f"no element type `{dtype_name}`; {hint}")
     shape = _extents(f"the shape of {name}", shape_text)
     dtype = DTYPES[dtype_name]
+    if dtype.is_nibble and (not shape or shape[-1] % 2):
+        raise click.UsageError(f"the last axis of {name} has an even extent: two {dtype} a byte")
     if kind == "random":
         from tilec.runtime.trial import random_array
 
         return random_array(np.random.default_rng(seed), dtype, shape)
     filled = np.full(shape, 1 if kind == "ones" else 0)
+    if dtype.is_nibble:
+        return encode(dtype, filled, storage(dtype))
     kept = decode(dtype, filled.astype(np.float64)) if dtype.is_float else filled
     return encode(dtype, kept, storage(dtype)) if dtype.is_float else kept.astype(storage(dtype))
 

@@ -15,6 +15,7 @@ from tilec.cli_report import Wanted
 from tilec.compiler import only_kernel, prepare, run_passes
 from tilec.diagnostics import Diagnostic, DiagnosticError, did_you_mean, render
 from tilec.interp.looking import AssertError
+from tilec.interp.numbers import shape_of
 from tilec.ir.core import Module
 from tilec.ir.facts import Schedule
 from tilec.passes.check_schedule import BadChoices
@@ -157,7 +158,7 @@ def _compile(kernel: Kernel, call: Call, folder: Path, target: Target) -> Path:
 
 def _title(kernel: Kernel, inputs: trial.Inputs, ir: Any, found: trial.Trial) -> str:
     shown = [
-        f"{name}: {t.dtype}[{', '.join(map(str, inputs.arrays[name].shape))}]"
+        f"{name}: {t.dtype}[{', '.join(map(str, shape_of(t.dtype, inputs.arrays[name])))}]"
         for name, t in trial.array_parameters(ir).items()
     ]
     sizes = f", {_sizes(found.sizes)}" if found.sizes else ""

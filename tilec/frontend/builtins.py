@@ -40,6 +40,7 @@ from tilec.frontend.meet import (
     settle,
     weak_const,
 )
+from tilec.frontend.nibbles import refuse_alone
 from tilec.frontend.places import read_at
 from tilec.frontend.strict import is_ordered, refuse_approximate, refuse_chosen_axis
 from tilec.ir.types import BF16, BOOL, F16, F32, S32, DType, Extent
@@ -434,6 +435,7 @@ def temp(call: Call) -> Expr:
     """``temp[f32](P, N)``: workspace in global memory, owned by the launcher, for later phases."""
     usage = "ws = temp[f32](M, N)` before the `parallel` loops, with dimensions or numbers"
     dtype = call.dtype(usage)
+    refuse_alone(call.check.report, dtype, call.span, "workspace")
     if call.check.inside_parallel or not call.arguments:
         call.fail_usage(usage)
     extents: list[Expr] = []

@@ -422,9 +422,10 @@ class Expressions:
                 [(operand.span, f"this is {dtype}")],
                 help=helps.get(kind, ""),
             )
-        if dtype.name in _STORAGE_ONLY:
+        if dtype.name in _STORAGE_ONLY or dtype.is_nibble:
+            wide = dtype.held if dtype.is_nibble else "f32"
             self.report.not_yet(
-                f"arithmetic on {dtype}", operand.span, f"`cast[f32]({operand.span.text})` first"
+                f"arithmetic on {dtype}", operand.span, f"`cast[{wide}]({operand.span.text})` first"
             )
 
     def product(self, left: Expr, right: Expr, span: Span) -> Expr:

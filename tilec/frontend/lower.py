@@ -11,6 +11,7 @@ from typing import Any
 
 from tilec.diagnostics import DiagnosticError
 from tilec.frontend import checked as c
+from tilec.frontend import nibbles
 from tilec.frontend.check import no_such_kernel
 from tilec.frontend.slack import settle_slack
 from tilec.ir.core import Builder, Kernel, Loc, Module, Op, Region, Value
@@ -32,9 +33,9 @@ def ir_type(type: c.ValueType) -> Type:
     """The IR's type of a value; which index an axis carries is not part of it."""
     match type:
         case c.ScalarType():
-            return Scalar(type.dtype)
+            return Scalar(type.dtype.held)
         case c.TileType():
-            return Tile(type.dtype, tuple(axis.size for axis in type.axes))
+            return Tile(type.dtype.held, tuple(axis.size for axis in type.axes))
         case c.IndexType():
             return Index(type.axis.size, type.axis.extent)
         case c.ArrayType():
@@ -362,6 +363,8 @@ class _Lowering:
                 return self.extents[node.dim]
             case c.Gathered():
                 return self.gathered(node)
+            case c.Cast() if _dtype(node.operand).is_nibble and _is_held(node):
+                return self.expression(node.operand)
             case _:
                 result: Value[Any] = self.add(self.op(node), node.span).results[0]
                 return result
@@ -388,7 +391,11 @@ class _Lowering:
                 left, right = self.expression(node.left), self.expression(node.right)
                 return math.Compare(left, right, relation=node.relation)
             case c.Cast():
-                return math.Cast(self.expression(node.operand), _dtype(node), node.saturate)
+                operand, target = self.expression(node.operand), _dtype(node)
+                if target.is_nibble:
+                    source = _dtype(node.operand)
+                    return nibbles.cast(lambda o: self.add(o, node.span), operand, source, target)
+                return math.Cast(operand, target, node.saturate)
             case c.Fill():
                 return math.Fill(self.expression(node.operand), kind)
             case c.Expand():
@@ -467,6 +474,11 @@ def _constant(node: c.Expr) -> c.Constant:
 def _dtype(node: c.Expr | c.Variable) -> DType:
     assert isinstance(node.type, c.ScalarType | c.TileType)
     return node.type.dtype
+
+
+def _is_held(node: c.Cast) -> bool:
+    """Whether a conversion of nibbles gives them as they are held."""
+    return _dtype(node) == _dtype(node.operand).held
 
 
 def _is_same(left: c.Expr, right: c.Expr) -> bool:

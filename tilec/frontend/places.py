@@ -28,6 +28,7 @@ from tilec.frontend.checked import (
 )
 from tilec.frontend.expressions import Expressions
 from tilec.frontend.meet import axes_of, exactly, spread
+from tilec.frontend.nibbles import refuse_places
 from tilec.frontend.subscripts import as_places, check_rank, whole_axis
 from tilec.ir.types import S32
 from tilec.source import Span
@@ -103,6 +104,7 @@ def gathered(
 ) -> Gathered:
     """A read of the elements at these places."""
     assert isinstance(array.type, ArrayType)
+    refuse_places(check.report, array, span)
     dtype = array.type.dtype
     axes, spread_out = together(check, places, span)
     if fill is None:
@@ -121,6 +123,7 @@ def scattered(
 ) -> Scatter:
     """A store of the elements at these places."""
     assert isinstance(array.type, ArrayType)
+    refuse_places(check.report, array, span)
     axes, spread_out = together(check, places, span)
     dtype = array.type.dtype
     value = exactly(check.report, value, dtype, axes, target, f"`{target.text}`")

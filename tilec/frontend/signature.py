@@ -23,6 +23,7 @@ from tilec.frontend.checked import (
 from tilec.frontend.expressions import Expressions
 from tilec.frontend.meet import weak_const
 from tilec.frontend.names import Binding, Broken
+from tilec.frontend.nibbles import check_array, refuse_alone
 from tilec.frontend.report import Abandoned
 from tilec.ir.types import DTYPES, S32, DType, Extent
 
@@ -162,6 +163,7 @@ def _bind_parameter(
         )
     dtype = check.dtype(parameter.type.name, "a parameter")
     if parameter.type.dims is None:
+        refuse_alone(check.report, dtype, parameter.span, "a number")
         if parameter.mode != "in":
             check.report.fail(
                 "bad-parameter",
@@ -177,6 +179,7 @@ def _bind_parameter(
             for axis, dim in enumerate(parameter.type.dims)
         ]
         variable.type = ArrayType(dtype, tuple(dims), parameter.mode)
+        check_array(check.report, dtype, dims, parameter.span)
     kernel.parameters.append(variable)
     ref = Ref(variable.type, name.span, variable)
     check.scope.bind(name.id, Binding(ref, parameter.span, rebindable=False))

@@ -17,7 +17,6 @@ _OF_OTHER_LANGUAGES = {
     "False": "write `false`",
 }
 """What to write instead of words that others have."""
-_PACKED = ("s4", "u4")
 
 
 def unknown(check: Expressions, name: ast.Name) -> NoReturn:
@@ -38,12 +37,6 @@ def unknown(check: Expressions, name: ast.Name) -> NoReturn:
             f"`{name.id}` is a function",
             [(name.span, "used as a value here")],
             help=f"call it: `{name.id}(...)`",
-        )
-    if name.id in _PACKED:
-        check.report.not_yet(
-            f"the element type {name.id}, two to a byte,",
-            name.span,
-            "declare u8 of half the extent; `x & 15` is the first of two, `x >> 4` the second",
         )
     if name.id in _OF_OTHER_LANGUAGES:
         check.report.fail(

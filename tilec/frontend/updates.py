@@ -30,6 +30,7 @@ from tilec.frontend.checked import (
 )
 from tilec.frontend.expressions import Expressions
 from tilec.frontend.meet import exactly
+from tilec.frontend.nibbles import refuse_updates
 from tilec.frontend.places import array_of, is_at, places_of, together
 from tilec.frontend.subscripts import as_places, check_rank, has_places, selection
 from tilec.source import Span
@@ -106,6 +107,7 @@ def _allowed(check: Expressions, place: _Place, update: str, span: Span) -> None
     check.readable(array, span)
     if not check.inside_parallel:
         check.outside(span, "an update of an array")
+    refuse_updates(check.report, array, span)
     dtype = array.type.dtype
     bits = update in ("and", "or", "xor")
     if dtype.name == "bool" or (bits and not dtype.is_integer):

@@ -18,7 +18,7 @@ from tilec.interp import (  # noqa: F401  (register the meanings)
 )
 from tilec.interp.machine import Machine, Trace, held
 from tilec.interp.memory import InterpretError, Memory, unwritten
-from tilec.interp.numbers import Data, carrier, rounded
+from tilec.interp.numbers import Data, carrier, rounded, shape_of
 from tilec.ir.core import Kernel, Value
 from tilec.ir.levels import tile
 from tilec.ir.types import Array, Scalar, Tile
@@ -109,7 +109,7 @@ def _dims_of(parameters: Iterable[Value[Any]], arrays: Mapping[str, Data]) -> di
         name, type = parameter.name, parameter.type
         if name not in arrays:
             raise InterpretError(f"the parameter {name} has no array")
-        shape = arrays[name].shape
+        shape = shape_of(type.dtype, arrays[name])
         if len(shape) != len(type.shape):
             raise InterpretError(f"{name} has {len(shape)} axes, {len(type.shape)} are needed")
         for extent, found in zip(type.shape, shape, strict=True):

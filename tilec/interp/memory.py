@@ -39,6 +39,8 @@ class NoMeaning(InterpretError):
 def unwritten(dtype: DType, shape: tuple[int, ...], wide: bool) -> Data:
     """A fresh array that shows where nothing was written: NaN, -1 or True."""
     held_as = np.dtype(np.float64) if wide and dtype.is_float else storage(dtype)
+    if dtype.is_nibble:
+        shape = (*shape[:-1], shape[-1] // 2)
     return np.full(shape, np.nan if held_as.kind == "f" else np.array(-1).astype(held_as), held_as)
 
 
@@ -47,6 +49,10 @@ class Memory:
 
     def __init__(self, name: str, type: Array, data: Data, wide: bool) -> None:
         self.name, self.type, self.data, self.wide = name, type, data, wide
+        self._bytes: Data | None = None
+        """Where the elements lie of which two share a byte; ``data`` has them one by one."""
+        if type.dtype.is_nibble:
+            self._bytes, self.data = data, decode(type.dtype, data)
         self.writable = type.mode != "in"
         self.others = "another iteration of the parallel loop"
         """Who else may touch elements of it at the same time."""
@@ -65,6 +71,8 @@ class Memory:
     def end_parallel(self) -> None:
         """The phase is over; what follows is ordered behind it."""
         self._writer = self._reader = self._updater = None
+        if self._bytes is not None and self.writable:
+            self._bytes[...] = encode(self.type.dtype, self.data, self._bytes.dtype)
 
     def read(self, where: Selection, iteration: int) -> Data:
         """Elements in their carrier."""
@@ -74,6 +82,8 @@ class Memory:
             seen = self._reader[where]
             mine = (seen == _NOBODY) | (seen == iteration)
             self._reader[where] = np.where(mine, iteration, _MANY)
+        if self._bytes is not None:
+            return np.array(self.data[where])
         return decode(self.type.dtype, self.data[where], self.wide)
 
     def write(self, where: Selection, values: Data, iteration: int) -> None:
@@ -84,7 +94,10 @@ class Memory:
             if self._reader is not None:
                 self._refuse_others(self._reader[where], iteration, "written here, read")
             self._writer[where] = iteration
-        self.data[where] = encode(self.type.dtype, np.asarray(values), self.data.dtype)
+        new = np.asarray(values)
+        if self._bytes is None:
+            new = encode(self.type.dtype, new, self.data.dtype)
+        self.data[where] = new
 
     def update(self, where: Selection, how: Callable[[Data], Data], iteration: int) -> Data:
         """Replace elements by ``how`` of them, as nobody else sees in between; the old ones."""

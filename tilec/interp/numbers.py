@@ -48,14 +48,18 @@ _NATIVE = {
     "f64": np.float64, "f32": np.float32, "bool": np.bool_,
     "s64": np.int64, "s32": np.int32, "s16": np.int16, "s8": np.int8,
     "u64": np.uint64, "u32": np.uint32, "u16": np.uint16, "u8": np.uint8,
+    "s4": np.int8, "u4": np.uint8,
 }  # fmt: skip
 _STORAGE = {"f16": np.float16, "tf32": np.float32, "bf16": np.uint16, "e4m3": np.uint8,
-            "e5m2": np.uint8}  # fmt: skip
+            "e5m2": np.uint8, "s4": np.uint8, "u4": np.uint8}  # fmt: skip
 _POISON = 0x6DB6DB6D6DB6DB6D  # odd in every width, so that no power of two hides it
 
 
 def storage(dtype: DType) -> np.dtype[Any]:
-    """How memory holds the type: bf16 and fp8 as their bits in an unsigned integer."""
+    """How memory holds the type: bf16 and fp8 as their bits in an unsigned integer.
+
+    Of four-bit elements that integer has two, so an array's last axis is half as long.
+    """
     return np.dtype(_STORAGE.get(dtype.name) or _NATIVE[dtype.name])
 
 
@@ -180,10 +184,12 @@ def _fp8_values(name: str) -> Data:
 
 
 def decode(dtype: DType, stored: Data, wide: bool = False) -> Data:
-    """Elements of an array as the carrier holds them.
+    """Elements of an array as the carrier holds them, those of four bits out of their bytes.
 
     An array of a wider float may stand for one of a narrower type: its values are rounded.
     """
+    if dtype.is_nibble:
+        return _unpacked(dtype, stored)
     if not dtype.is_float:
         return stored.astype(carrier(dtype), copy=False)
     if dtype.name == "bf16" and stored.dtype == np.uint16:
@@ -198,11 +204,37 @@ def decode(dtype: DType, stored: Data, wide: bool = False) -> Data:
     return rounded(dtype, values, wide)
 
 
+def shape_of(dtype: DType, stored: Data) -> tuple[int, ...]:
+    """The shape in elements of an array as memory holds it."""
+    if not dtype.is_nibble or not stored.ndim:
+        return stored.shape
+    return (*stored.shape[:-1], 2 * stored.shape[-1])
+
+
+def _unpacked(dtype: DType, stored: Data) -> Data:
+    """Two elements of each byte, the one in its low half first, along the last axis."""
+    codes = stored.astype(np.uint8)
+    halves = np.stack([codes & 15, codes >> 4], axis=-1).reshape(shape_of(dtype, codes))
+    if dtype.kind == "unsigned":
+        return halves
+    made: Data = (halves.astype(np.int8) ^ 8) - 8
+    return made.astype(np.int8)
+
+
+def _packed(values: Data, into: np.dtype[Any]) -> Data:
+    """The other way; of integers that four bits do not hold, the low four."""
+    codes = values.astype(np.int64).astype(np.uint8) & 15
+    made: Data = (codes[..., 0::2] | codes[..., 1::2] << 4).astype(np.uint8)
+    return made.view(into)
+
+
 def encode(dtype: DType, values: Data, into: np.dtype[Any]) -> Data:
     """Carried values as elements of an array with NumPy type ``into``; inverse of ``decode``.
 
     Values in a float32 carrier are of the type already; others are rounded to it.
     """
+    if dtype.is_nibble:
+        return _packed(values, into)
     if not dtype.is_float or into.kind not in "u":
         return values.astype(into)
     exact = values if values.dtype == np.float32 else rounded(dtype, values)

@@ -30,7 +30,7 @@ def access_faults(op: Any, tile: Register) -> Iterator[str]:
     """What ``cta.read`` and ``cta.write`` of a register tile ask of their fields."""
     array: Array = op.array.type
     yield from origin_faults(array, op.origin[: len(op.origin) - len(getattr(op, "limited", ()))])
-    if tile.dtype != array.dtype:
+    if tile.dtype != array.dtype.held:
         yield f"the tile holds {tile.dtype}, the array {array.dtype}"
     if len(op.axes) != len(tile.shape) or not _distinct(op.axes, len(array.shape)):
         yield f"axes {op.axes} do not name one axis of {array} for each of the tile's"

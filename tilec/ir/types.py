@@ -30,7 +30,11 @@ MODES = ("in", "out", "inout")
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """An element type: its name, its width in bits, and its kind."""
+    """An element type: its name, its width in bits in memory, and its kind.
+
+    ``s4`` and ``u4`` are types of arrays alone: two elements lie in a byte, the first in the low
+    half, along the last axis, which has an even extent and stride one. Values are ``held`` types.
+    """
 
     name: str
     bits: int
@@ -38,8 +42,22 @@ class DType:
 
     @property
     def bytes(self) -> int:
-        """Width in bytes in memory (bool is stored as one byte)."""
+        """Width in bytes in memory (bool is stored as one byte, two nibbles share one)."""
         return max(1, self.bits // 8)
+
+    @property
+    def is_nibble(self) -> bool:
+        """Whether two elements share a byte of memory; no value has such a type, arrays do."""
+        return self.bits == 4
+
+    @property
+    def held(self) -> DType:
+        """The type of what is read from an array of these elements, and written to it."""
+        return DTYPES[f"{self.name[0]}8"] if self.is_nibble else self
+
+    def elements_in(self, byte_count: int) -> int:
+        """How many elements so many bytes of memory hold."""
+        return byte_count * 8 // self.bits
 
     @property
     def is_float(self) -> bool:
@@ -58,8 +76,8 @@ class DType:
 _FLOATS = {"f64": 64, "f32": 32, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8}
 DTYPES: dict[str, DType] = {
     **{name: DType(name, bits, "float") for name, bits in _FLOATS.items()},
-    **{f"s{bits}": DType(f"s{bits}", bits, "signed") for bits in (64, 32, 16, 8)},
-    **{f"u{bits}": DType(f"u{bits}", bits, "unsigned") for bits in (64, 32, 16, 8)},
+    **{f"s{bits}": DType(f"s{bits}", bits, "signed") for bits in (64, 32, 16, 8, 4)},
+    **{f"u{bits}": DType(f"u{bits}", bits, "unsigned") for bits in (64, 32, 16, 8, 4)},
     "bool": DType("bool", 8, "bool"),
 }
 """All element types by name."""

@@ -21,7 +21,7 @@ from typing import Any
 
 from tilec.ir.core import Kernel, Module, Op, Region, Value
 from tilec.ir.kinds import kind_faults
-from tilec.ir.types import Flight, Free, Register, Ring, Shared, Slot, Type
+from tilec.ir.types import Array, Flight, Free, Register, Ring, Shared, Slot, Type
 from tilec.layout.linear import LayoutRefusal
 
 
@@ -104,6 +104,11 @@ def _op_faults(op: Op, families: tuple[str, ...], types: tuple[type, ...]) -> li
         values += [a for r in op.regions for a in r.args]
     messages.extend(
         f"type {v.type} does not belong to the level" for v in values if type(v.type) not in types
+    )
+    messages.extend(
+        f"{v.type}: elements of four bits are for arrays, and held as 8 bits elsewhere"
+        for v in values
+        if not isinstance(v.type, Array) and getattr(getattr(v.type, "dtype", None), "bits", 8) == 4
     )
     messages.extend(
         f"size symbol {symbol} is left in {v.type}" for v in values for symbol in _symbols(v.type)

@@ -471,7 +471,8 @@ def _read_rows(
         axes, bounded = axes[::-1], tuple(sorted(1 - a for a in bounded))
     facts = f.ctx.facts.array(load.array.name)
     known = facts is not None and facts.unit_axis == axes[-1]
-    width = min(vector, max(1, facts.alignment // dtype.bytes)) if known and facts else 1
+    in_memory = load.array.type.dtype.elements_in(facts.alignment) if facts else 1
+    width = min(vector, max(1, in_memory)) if known else 1
     width = aligned_start(f.ctx, load.subscripts[axes[-1]], width)
     made = cta.Read(
         load.array,

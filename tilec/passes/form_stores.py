@@ -31,6 +31,7 @@ from tilec.passes.mapping import (
     map_refusal,
     tile_axes,
 )
+from tilec.passes.packed import half_a_byte, paired
 from tilec.passes.range_starts import start_refusal
 from tilec.passes.raster import constant
 
@@ -120,6 +121,8 @@ def _write(f: Forming, op: tile.Store, value: Value[Register], *, turned: bool =
     indices = [s for s in op.subscripts if isinstance(s.type, Index)]
     ends = [f.limit(indices[axis]) for axis in limited]
     vector = 1 if len(axes) - 1 in limited else aligned_vector(f.ctx, op, f.schedule)
+    if op.array.type.dtype.is_nibble:
+        value = paired(f, op, value, turned)
     if turned:
         axes, bounded, vector = axes[::-1], tuple(sorted(1 - a for a in bounded)), 1
         limited = tuple(1 - a for a in limited)
@@ -279,6 +282,8 @@ def single(f: Forming, dtype: DType) -> Register:
 
 def _scalar_store(f: Forming, op: tile.Store) -> None:
     """One element: a tile of extent one along the array's last axis, written once."""
+    if op.array.type.dtype.is_nibble:
+        raise half_a_byte(op)
     type = single(f, op.array.type.dtype)
     one = f.body.add(math.Fill(f.get(op.value), type=type)).out
     last = len(op.array.type.shape) - 1

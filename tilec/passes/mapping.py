@@ -59,7 +59,7 @@ def aligned_elements(ctx: Context, array: Value[Array], axes: Sequence[int]) -> 
     facts = ctx.facts.array(array.name)
     if facts is None or facts.unit_axis not in axes:
         return 1
-    return max(1, facts.alignment // array.type.dtype.bytes)
+    return max(1, array.type.dtype.elements_in(facts.alignment))
 
 
 def divides(ctx: Context, extent: int | str, size: int) -> bool:
@@ -92,6 +92,8 @@ def map_refusal(ctx: Context, array: Value[Array], axes: tuple[int, ...]) -> str
     facts = ctx.facts.array(array.name)
     if not ctx.target.has_tma:
         return f"{ctx.target.name} has no TMA"
+    if array.type.dtype.is_nibble:
+        return f"elements of {array.type.dtype} are taken out of their bytes in registers"
     if facts is None or facts.unit_axis < 0:
         return f"no axis of {array.name} is known to have stride 1"
     if facts.unit_axis not in axes:

@@ -75,6 +75,8 @@ def copied_vector(ctx: Context, load: tile.Load, uses: Uses) -> int | str:
     array, axes = load.array, tile_axes(load.subscripts)
     if not ctx.target.has_cp_async:
         return f"{ctx.target.name} has no cp.async"
+    if array.type.dtype.is_nibble:
+        return "cp.async takes no bytes apart"
     if len(axes) != 2 or contiguous_axis(ctx, array, axes) is None:
         return "cp.async needs a tile of two axes, one of them known to have stride 1"
     reason = start_refusal(ctx, load) or _majorness_refusal(ctx, load, uses)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -23,6 +23,9 @@ ELEMENT_BYTES: dict[str, int] = {
     "f64": 8, "f32": 4, "tf32": 4, "f16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1, "s64": 8, "s32": 4,
     "s16": 2, "s8": 1, "u64": 8, "u32": 4, "u16": 2, "u8": 1, "bool": 1,
 }  # fmt: skip
+
+NIBBLES = ("s4", "u4")
+"""Types of which two elements share a byte, along the last axis, which has stride 1."""
 
 #: Our name by the name that numpy, ml_dtypes, torch, cupy and jax use.
 _NAMES: dict[str, str] = {
@@ -64,8 +67,22 @@ class ArrayView:
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of one element."""
+        """Bytes of one element; those that have half a byte are counted ``in_bytes``."""
         return ELEMENT_BYTES[self.dtype]
+
+    @property
+    def element_bits(self) -> int:
+        """Bits of one element."""
+        return 4 if self.dtype in NIBBLES else 8 * self.element_bytes
+
+    @property
+    def in_bytes(self) -> ArrayView:
+        """The same memory, by the bytes where elements share them."""
+        if self.dtype not in NIBBLES:
+            return self
+        shape = (*self.shape[:-1], self.shape[-1] // 2)
+        strides = (*(stride // 2 for stride in self.strides[:-1]), 1)
+        return replace(self, shape=shape, strides=strides, dtype="u8")
 
     @property
     def strides_bytes(self) -> tuple[int, ...]:
@@ -96,6 +113,8 @@ class ArrayView:
         """First byte, and one past the last byte, that the view can touch; equal when empty."""
         if self.size == 0:
             return self.address, self.address
+        if self.dtype in NIBBLES:
+            return self.in_bytes.bounds()
         steps = [
             (extent - 1) * stride
             for extent, stride in zip(self.shape, self.strides_bytes, strict=True)
@@ -158,12 +177,14 @@ def view(array: Any, dtype: str | None = None) -> ArrayView:
 
 
 def reinterpret(found: ArrayView, dtype: str) -> ArrayView:
-    """The same bytes under another dtype: bf16 and fp8 from integers, and tf32 from f32.
+    """The same bytes under another dtype: bf16, fp8 and four bits from integers, tf32 from f32.
 
     f16 is no such case: every framework has it, and integers that were meant as numbers would pass.
     """
     if found.dtype == dtype:
         return found
+    if dtype in NIBBLES:
+        return _in_nibbles(found, dtype)
     same_width = ELEMENT_BYTES[dtype] == found.element_bytes
     bits = found.dtype in {"u8", "u16", "s8", "s16"} and dtype in {"bf16", "e4m3", "e5m2"}
     if not (same_width and (bits or (found.dtype, dtype) == ("f32", "tf32"))):
@@ -171,6 +192,17 @@ def reinterpret(found: ArrayView, dtype: str) -> ArrayView:
     return ArrayView(
         found.address, found.shape, found.strides, dtype, found.device, found.owner, found.readonly
     )
+
+
+def _in_nibbles(found: ArrayView, dtype: str) -> ArrayView:
+    """Bytes as twice as many elements along the last axis, the low half of each byte first."""
+    if found.dtype not in ("u8", "s8") or not found.shape:
+        raise ArrayError(f"an array of {found.dtype} cannot be read as {dtype}")
+    if found.shape[-1] > 1 and found.strides[-1] != 1:
+        raise ArrayError(f"the last axis has stride {found.strides[-1]}, that of {dtype} has 1")
+    shape = (*found.shape[:-1], 2 * found.shape[-1])
+    strides = (*(2 * stride for stride in found.strides[:-1]), 1)
+    return replace(found, shape=shape, strides=strides, dtype=dtype)
 
 
 def _our_dtype(name: str, owner: Any) -> str:
@@ -300,13 +332,15 @@ def empty_like_kind(
 ) -> Any:
     """A new, uninitialised, row-major array of the framework `kind` on `device`.
 
-    NumPy has no bf16 and no fp8: what stands for them is what stands for them in `given`, arrays
-    that the kernel takes as the same element type.
+    None has s4: half as many bytes stand for it. NumPy has no bf16 and no fp8: what stands for
+    them is what stands for them in `given`, arrays that the kernel takes as the same element type.
     """
     alike = next(
         (getattr(v.owner, "dtype", None) for v in given if v.kind == kind),
         None,
     )
+    if dtype in NIBBLES:
+        shape, dtype = (*shape[:-1], shape[-1] // 2), "u8"
     name = _FOREIGN[dtype]
     if kind == "torch":
         torch = sys.modules["torch"]
@@ -341,6 +375,7 @@ def _numpy_dtype(dtype: str) -> Any:
 
 def same_elements(a: ArrayView, b: ArrayView) -> bool:
     """Whether both views are the very same elements in the same order."""
+    a, b = a.in_bytes, b.in_bytes
     moving = [
         (x, y) for x, y, extent in zip(a.strides, b.strides, a.shape, strict=False) if extent > 1
     ]
@@ -358,6 +393,7 @@ def may_overlap(a: ArrayView, b: ArrayView) -> bool:
     share a pitch that keeps them in different columns (halves of one matrix, say).  Otherwise the
     answer errs towards yes.
     """
+    a, b = a.in_bytes, b.in_bytes
     if a.device != b.device or a.size == 0 or b.size == 0:
         return False
     (a_low, a_high), (b_low, b_high) = a.bounds(), b.bounds()

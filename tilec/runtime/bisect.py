@@ -45,7 +45,7 @@ from tilec.runtime.host import host_array
 from tilec.runtime.kernel import Kernel
 from tilec.runtime.levels import PADDED_SINCE, Faulty, module_for, run_on_emulator, run_on_numpy
 from tilec.runtime.scalars import held
-from tilec.runtime.specialise import LaunchError, bind_dims
+from tilec.runtime.specialise import LaunchError, bind_dims, check_packed
 from tilec.targets import by_name
 from tilec.targets.base import Target
 
@@ -144,6 +144,7 @@ def bisect(
     views = {
         p.name: arrays_of.view(given[p.name]) for p in kernel.parameters if _is_array(p, given)
     }
+    views = kernel.as_declared(views)
     for name, view in views.items():
         if view.device != arrays_of.CPU:
             raise LaunchError(
@@ -154,7 +155,8 @@ def bisect(
     ir = kernel.front_end(kernel.bindings, target).kernel(kernel.name)
     arrays = {name: np.array(host_array(view)) for name, view in views.items()}
     types = trial.array_parameters(ir)
-    dims = bind_dims(types, {name: array.shape for name, array in arrays.items()})
+    dims = bind_dims(types, {name: view.shape for name, view in views.items()})
+    check_packed(types, dims)
     for name, type in types.items():
         unknown = [str(e) for e in type.shape if isinstance(e, str) and e not in dims]
         if name not in arrays and unknown:

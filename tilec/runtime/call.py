@@ -166,7 +166,7 @@ def overlaps_itself(view: ArrayView) -> bool:
 
     Strides that each step over all that smaller strides reach cannot; others are refused.
     """
-    reach = 0
+    view, reach = view.in_bytes, 0
     steps = sorted((abs(s), n) for s, n in zip(view.strides, view.shape, strict=True) if n > 1)
     for step, extent in steps:
         if step <= reach:

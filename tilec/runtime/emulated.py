@@ -214,6 +214,7 @@ def _workspace_bytes(view: ArrayView) -> Bytes:
 
 def _holds(view: ArrayView) -> npt.NDArray[np.bool_]:
     """Which bytes of a view's memory belong to elements."""
+    view = view.in_bytes
     low, high = view.bounds()
     mask = np.zeros(high - low, np.bool_)
     if view.size:

@@ -21,7 +21,8 @@ _HELD_AS = {
 
 
 def host_array(view: ArrayView) -> HostArray:
-    """The memory of a view on the CPU as a NumPy array; bf16 and fp8 as their bits."""
+    """The memory of a view on the CPU as a NumPy array; bf16, fp8 and four bits as their bits."""
+    view = view.in_bytes
     held_as = np.dtype(_HELD_AS[view.dtype])
     if view.size == 0:
         return np.empty(view.shape, held_as)

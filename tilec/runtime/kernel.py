@@ -25,10 +25,10 @@ from tilec.ir.core import Module
 from tilec.ir.facts import Facts, Schedule
 from tilec.ir.printer import module_text
 from tilec.ir.rewrite import clone_kernel
-from tilec.ir.types import Array, Scalar
+from tilec.ir.types import Array, DType, Scalar
 from tilec.pipeline import FACT_ATTRIBUTES, SIZES_SETTLED_BY, settled_facts
 from tilec.runtime import arrays as arrays_of
-from tilec.runtime.arrays import ArrayError, ArrayView, Device
+from tilec.runtime.arrays import NIBBLES, ArrayError, ArrayView, Device
 from tilec.runtime.call import (
     Call,
     Parameter,
@@ -40,7 +40,7 @@ from tilec.runtime.call import (
 )
 from tilec.runtime.scalars import held
 from tilec.runtime.scalars import key as scalar_key
-from tilec.runtime.specialise import LaunchError, bind_dims, facts_for
+from tilec.runtime.specialise import LaunchError, bind_dims, check_packed, facts_for
 from tilec.source import SourceFile, Span
 from tilec.targets import TARGETS, by_name
 from tilec.targets.base import Target
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 _KEPT = 256
 EXECUTORS = ("auto", "gpu", "interp", "cta", "emulator")
 _CARRIERS = {"u8", "u16", "s8", "s16"}
+_BYTES = {"u8", "s8"}
 
 Stream = int
 Run = Callable[[Stream, str], None]
@@ -193,6 +194,7 @@ class Kernel:
             for p in self.parameters
             if p.dims is not None and p.name in given
         }
+        views = self.as_declared(views)
         missing = [p for p in self.parameters if p.dims is not None and p.name not in given]
         if missing:
             self._allocate(missing, given, views)
@@ -235,6 +237,30 @@ class Kernel:
                 "on the CPU or on a CUDA GPU",
             ) from None
 
+    def as_declared(self, views: Mapping[str, ArrayView]) -> dict[str, ArrayView]:
+        """The views, those of bytes by the elements that share them where a parameter says so."""
+        found = dict(views)
+        for p in self.parameters:
+            dtype = self._declared_elements(p)
+            if p.name not in found or dtype not in NIBBLES or found[p.name].dtype not in _BYTES:
+                continue
+            try:
+                found[p.name] = arrays_of.reinterpret(found[p.name], dtype)
+            except ArrayError as error:
+                raise LaunchError(
+                    f"{p.name} of {self.signature}: {error}",
+                    code="packed-axis",
+                    at={p.name: f"two elements of {dtype} share a byte along the last axis"},
+                    help=f"pass `{p.name}.copy()`, whose last axis has stride 1",
+                ) from None
+        return found
+
+    def _declared_elements(self, parameter: Parameter) -> str:
+        """The element type of a parameter as far as the source and the bindings say it."""
+        name = parameter.type_name
+        chosen = next((c.default for c in self._node.comptime if c.name.id == name), None)
+        return str(self.bindings.get(name, getattr(chosen, "id", name)))
+
     @staticmethod
     def _results(outs: list[Any]) -> Any:
         return outs[0] if len(outs) == 1 else tuple(outs) or None
@@ -263,10 +289,11 @@ class Kernel:
                     help=f"pass an array for {p.name}",
                 )
             shape = [e if isinstance(e, int) else dims[e] for e in types[p.name].shape]
+            check_packed({p.name: types[p.name]}, dims)
             dtype = types[p.name].dtype.name
             alike = [view for name, view in views.items() if types[name].dtype.name == dtype]
             made = arrays_of.empty_like_kind(first.kind, shape, dtype, first.device, alike)
-            given[p.name], views[p.name] = made, arrays_of.view(made)
+            given[p.name], views[p.name] = made, arrays_of.view(made, dtype)
         for p in self.parameters:  # the order of the parameters, whatever was given
             if p.name in views:
                 views[p.name] = views.pop(p.name)
@@ -384,6 +411,7 @@ class Kernel:
         self, views: Mapping[str, ArrayView], scalars: Mapping[str, Any], target: Target
     ) -> Call:
         """Types, dimensions and views of a call, or a ``LaunchError``."""
+        views = self.as_declared(views)
         module = self.front_end(self._infer(views), target)
         arguments = module.kernel(self.name).body.args
         types = {a.name: a.type for a in arguments if isinstance(a.type, Array)}
@@ -397,7 +425,7 @@ class Kernel:
                     f"{types[name].dtype}{self._chosen_by(name)}",
                     code="element-types-differ",
                     at={name: f"the array's elements are {view.dtype}"},
-                    help=f"convert the array to {types[name].dtype}"
+                    help=_instead_of(types[name].dtype)
                     + ("" if types[name].mode == "in" else ", or leave the output out"),
                 ) from None
             if view.readonly and types[name].mode != "in":
@@ -497,6 +525,13 @@ class Kernel:
             from tilec.runtime.checks import tell
 
             tell(said, call.module)
+
+
+def _instead_of(dtype: DType) -> str:
+    """What to pass for an array of other elements."""
+    if dtype.is_nibble:
+        return "pass uint8 or int8, two elements a byte, the first of them in the low half"
+    return f"convert the array to {dtype}"
 
 
 def _executor(on: str | Emulator) -> str | Emulator:

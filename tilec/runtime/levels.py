@@ -19,7 +19,7 @@ from tilec.compiler import at_line, emit_module, prepare, run_passes
 from tilec.diagnostics import render
 from tilec.interp.interpret import interpret
 from tilec.interp.memory import InterpretError, unwritten
-from tilec.interp.numbers import Data, storage
+from tilec.interp.numbers import Data, shape_of, storage
 from tilec.ir.checks import BLOCKS
 from tilec.ir.core import Kernel as IRKernel
 from tilec.ir.core import Module
@@ -77,7 +77,8 @@ def _has_run(kernel: IRKernel, name: str) -> bool:
 def _workspace(
     module: Module, arrays: Mapping[str, Data], scalars: Mapping[str, Any], wide: bool
 ) -> dict[str, Data]:
-    shapes = {name: array.shape for name, array in arrays.items()}
+    dtypes = {a.name: a.type.dtype for kernel in module.kernels for a in kernel.body.args}
+    shapes = {name: shape_of(dtypes[name], array) for name, array in arrays.items()}
     made: dict[str, Data] = {}
     for kernel in module.kernels:
         for name, dtype, extents in kernel.attributes.get("workspace", ()):

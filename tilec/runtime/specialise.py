@@ -16,7 +16,7 @@ from math import gcd
 from tilec.diagnostics import Diagnostic, DiagnosticError, Label
 from tilec.ir.facts import ArrayFacts, Facts
 from tilec.ir.types import Array
-from tilec.runtime.arrays import ArrayView
+from tilec.runtime.arrays import NIBBLES, ArrayView
 from tilec.source import Span
 
 WIDEST_ALIGNMENT = 16
@@ -72,7 +72,7 @@ def unit_axis(shape: Sequence[int], strides: Sequence[int]) -> int:
 def effective_strides(view: ArrayView) -> tuple[int, ...]:
     """Strides in elements, with those of axes that are never stepped along made harmless."""
     unit = unit_axis(view.shape, view.strides)
-    neutral = WIDEST_ALIGNMENT // view.element_bytes or 1
+    neutral = 8 * WIDEST_ALIGNMENT // view.element_bits
     return tuple(
         stride if extent > 1 else 1 if axis == unit else neutral
         for axis, (extent, stride) in enumerate(zip(view.shape, view.strides, strict=True))
@@ -81,11 +81,13 @@ def effective_strides(view: ArrayView) -> tuple[int, ...]:
 
 def array_facts(view: ArrayView) -> ArrayFacts:
     """The promise that an array keeps; arrays without elements promise nothing."""
+    if view.size == 0 and view.dtype in NIBBLES:
+        return ArrayFacts(len(view.shape) - 1, 1)
     if view.size == 0:
         return ArrayFacts(-1, view.element_bytes)
     strides = effective_strides(view)
     unit = unit_axis(view.shape, view.strides)
-    others = [s * view.element_bytes for axis, s in enumerate(strides) if axis != unit]
+    others = [s * view.element_bits // 8 for axis, s in enumerate(strides) if axis != unit]
     alignment = gcd(view.address, WIDEST_ALIGNMENT, *others)
     if any(step <= 0 for step in others):
         # A tensor map takes no negative stride, and repeats only by a stride of 0, which the
@@ -150,6 +152,7 @@ def bind_dims(types: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]])
                         f"the kernel is compiled for {extent}",
                         code="shapes-disagree",
                         at={name: f"the array has shape {shape}"},
+                        notes=_packing(types[name]),
                         help=f"pass an array of which axis {axis} has {extent} elements"
                         + (", such as its transposed view" if tuple(wanted) == shape[::-1] else ""),
                     )
@@ -164,11 +167,33 @@ def bind_dims(types: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]])
                         other: f"here {extent} is {dims[extent]}: the array has shape "
                         f"{shapes[other]}",
                     },
+                    notes=_packing(types[name]) or _packing(types[other]),
                     help=_one_size(dims, wanted, extent, name, shape),
                 )
             else:
                 origin.setdefault(extent, name)
     return dims
+
+
+def check_packed(types: Mapping[str, Array], dims: Mapping[str, int]) -> None:
+    """Refuse sizes that leave half a byte at the end of each row of an array."""
+    for name, type in types.items():
+        last = type.shape[-1] if type.shape else 0
+        extent = last if isinstance(last, int) else dims.get(last, 0)
+        if type.dtype.is_nibble and extent % 2:
+            raise LaunchError(
+                f"{last} is {extent}, and {name} holds two {type.dtype} a byte along it",
+                code="packed-axis",
+                at={name: f"its last axis would have {extent} elements"},
+                help=f"the nearest {last} that fits are {extent - 1} and {extent + 1}",
+            )
+
+
+def _packing(type: Array) -> tuple[str, ...]:
+    """What is said of an array of bytes that stands for one of smaller elements."""
+    if not type.dtype.is_nibble:
+        return ()
+    return (f"each byte of the array is two elements of {type.dtype} along the last axis",)
 
 
 def _other_rank(shape: tuple[int, ...], wanted: Sequence[int | str]) -> str:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tilec.diagnostics import Diagnostic
 from tilec.interp.interpret import choose_sizes, interpret, outputs_for
-from tilec.interp.numbers import FORMATS, decode, encode, storage
+from tilec.interp.numbers import FORMATS, decode, encode, shape_of, storage
 from tilec.ir.core import Kernel as IRKernel
 from tilec.ir.facts import Schedule
 from tilec.ir.types import Array, DType, Scalar
@@ -30,7 +30,7 @@ from tilec.runtime.arrays import ArrayView
 from tilec.runtime.checks import Said
 from tilec.runtime.kernel import Kernel, Program
 from tilec.runtime.scalars import held
-from tilec.runtime.specialise import LaunchError
+from tilec.runtime.specialise import LaunchError, check_packed
 from tilec.source import SourceFile
 from tilec.targets.base import Target
 
@@ -106,7 +106,8 @@ def make_inputs(
     for name, type in known.items():
         if name in given:
             arrays[name] = _from_file(name, type, given[name])
-            for extent, size in zip(type.shape, arrays[name].shape, strict=False):
+            shape = shape_of(type.dtype, arrays[name])
+            for extent, size in zip(type.shape, shape, strict=False):
                 if isinstance(extent, str):
                     found.setdefault(extent, size)
     named = {e for t in known.values() for e in t.shape if isinstance(e, str)}
@@ -115,6 +116,7 @@ def make_inputs(
         example = ",".join(f"{name}=256" for name in missing)
         raise LaunchError(f"{kernel.name} needs sizes for {', '.join(missing)}: --shape {example}")
     _check_memory(known, found)
+    check_packed(known, found)
     generator = np.random.default_rng(seed)
     for name, type in known.items():
         if name not in arrays and type.mode != "out":
@@ -173,6 +175,8 @@ def random_array(generator: np.random.Generator, dtype: DType, shape: tuple[int,
     if dtype.kind == "bool":
         return generator.integers(0, 2, shape).astype(np.bool_)
     low = -8 if dtype.kind == "signed" else 0
+    if dtype.is_nibble:
+        return encode(dtype, generator.integers(low, low + 16, shape), storage(dtype))
     return generator.integers(low, 8, shape).astype(storage(dtype))
 
 
@@ -323,6 +327,8 @@ def deviation(name: str, dtype: DType, found: HostArray, reference: HostArray) -
     """How far one output is from a float64 reference."""
     if found.size == 0:
         return Deviation(name, 0.0, 0.0, 0.0)
+    if dtype.is_nibble:
+        found, reference = decode(dtype, found), decode(dtype, reference)
     if not dtype.is_float:
         apart = np.max(np.abs(found.astype(np.float64) - reference.astype(np.float64)))
         return Deviation(name, float(apart), 0.0, float(np.max(np.abs(reference))))

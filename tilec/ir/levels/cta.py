@@ -590,7 +590,7 @@ class ReadScalar(Op, name="cta.read_scalar", effects=Effects.READS):
 
     def infer(self) -> Sequence[Type]:
         """A scalar of the array's element type."""
-        return [Scalar(self.array.type.dtype)]
+        return [Scalar(self.array.type.dtype.held)]
 
     def check(self) -> Iterator[str]:
         """One coordinate an axis, and the array is not write-only."""

@@ -27,8 +27,8 @@ def update_fault(kind: str, dtype: DType, kinds: Sequence[str] = UPDATES) -> str
     """Why elements of a type cannot be updated so; None if they can."""
     if kind not in kinds:
         return f"update {kind} is none of {', '.join(kinds)}"
-    if dtype.name == "bool":
-        return "bool elements have no atomic update"
+    if dtype.name == "bool" or dtype.is_nibble:
+        return f"{dtype} elements have no atomic update"
     if kind in ("and", "or", "xor") and not dtype.is_integer:
         return f"`{kind}` combines integers, not {dtype}"
     return None

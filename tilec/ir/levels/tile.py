@@ -248,7 +248,7 @@ class Load(Op, name="tile.load", effects=Effects.READS):
     def infer(self) -> Sequence[Type]:
         """A tile with one axis for each index, or a scalar."""
         shape = subscript_shape(self.subscripts)
-        dtype = self.array.type.dtype
+        dtype = self.array.type.dtype.held
         return [Tile(dtype, shape) if shape else Scalar(dtype)]
 
     def check(self) -> Iterator[str]:
@@ -274,7 +274,8 @@ class Store(Op, name="tile.store", effects=Effects.WRITES):
         array = self.array.type
         yield from _subscript_faults(array, self.subscripts)
         shape = subscript_shape(self.subscripts)
-        needed: Type = Tile(array.dtype, shape) if shape else Scalar(array.dtype)
+        dtype = array.dtype.held
+        needed: Type = Tile(dtype, shape) if shape else Scalar(dtype)
         if self.value.type != needed:
             yield f"the value has type {self.value.type}, the selection needs {needed}"
         if array.mode == "in":

@@ -63,9 +63,14 @@ class GlobalTile:
 
     def plan(self, vector: int) -> GlobalPlan:
         """Accesses of at most ``vector`` elements."""
-        bits = self.array.type.dtype.bits if self.array.type.dtype.name != "bool" else 8
+        bits = self.type.dtype.bits
         try:
-            return global_plan(self.type.layout, bits, max_bytes=max(1, vector * bits // 8))
+            return global_plan(
+                self.type.layout,
+                bits,
+                axis=self.unit_tile_axis,
+                max_bytes=max(1, vector * bits // 8),
+            )
         except LayoutRefusal as refusal:
             raise Refused(str(refusal)) from None
 
@@ -157,7 +162,6 @@ class GlobalTile:
         plan: GlobalPlan,
         access: Callable[[PtxValue, int, PtxValue | None, int, int], None],
     ) -> None:
-        sel, op = self.sel, self.op
         coordinates = [self.own_coordinate(axis) for axis in range(self.type.layout.rank)]
         base = self.base(coordinates)
         addresses: dict[tuple[int, ...], PtxValue] = {}
@@ -167,20 +171,32 @@ class GlobalTile:
             outer = tuple(0 if a == unit else o for a, o in enumerate(item.offset))
             if outer not in addresses:
                 addresses[outer] = self.moved(base, outer)
-            guard: PtxValue | None = self._writer()
-            for axis in op.bounded:
-                key = (axis, item.offset[axis])
-                if key not in guards:
-                    at = sel.alu("add.s32", coordinates[axis], item.offset[axis])
-                    limit = self.limit(axis)
-                    guards[key] = sel.alu("setp.lt.s32", at, limit, kind="pred")
-                guard = (
-                    guards[key]
-                    if guard is None
-                    else sel.alu("and.pred", guard, guards[key], kind="pred")
-                )
-            shift = item.offset[unit] * self.element_bytes if unit >= 0 else 0
+            guard = self.guard(coordinates, item.offset, guards)
+            shift = self.bytes_of(item.offset[unit]) if unit >= 0 else 0
             access(addresses[outer], shift, guard, item.register, plan.elements)
+
+    def guard(
+        self,
+        coordinates: list[PtxValue],
+        offset: tuple[int, ...],
+        known: dict[tuple[int, int], PtxValue],
+    ) -> PtxValue | None:
+        """Whether an access takes place; ``known`` keeps what its axes say."""
+        sel, guard = self.sel, self._writer()
+        for axis in self.op.bounded:
+            key = (axis, offset[axis])
+            if key not in known:
+                at = sel.alu("add.s32", coordinates[axis], offset[axis])
+                limit = self.limit(axis)
+                known[key] = sel.alu("setp.lt.s32", at, limit, kind="pred")
+            guard = (
+                known[key] if guard is None else sel.alu("and.pred", guard, known[key], kind="pred")
+            )
+        return guard
+
+    def bytes_of(self, elements: int) -> int:
+        """How far apart in memory elements are along the axis of stride one."""
+        return elements * self.element_bytes
 
     def moved(self, base: PtxValue, outer: tuple[int, ...]) -> PtxValue:
         """An address some elements further along each axis, by the array's strides."""
@@ -226,6 +242,11 @@ NARROW = {1: "u8", 2: "b16", 4: "b32", 8: "b64"}
 @lowers(cta.Read)
 def _read(sel: Selector, op: cta.Read) -> None:
     type = op.out.type
+    if op.array.type.dtype.is_nibble:
+        from tilec.passes.select.nibbles import read_nibbles
+
+        read_nibbles(sel, op)
+        return
     where = GlobalTile(sel, op, op.array, type)
     cut = where.partial_vectors()
     if cut == 1:
@@ -360,6 +381,11 @@ def _pack_bytes(sel: Selector, elements: list[PtxValue]) -> PtxValue:
 
 @lowers(cta.Write)
 def _write(sel: Selector, op: cta.Write) -> None:
+    if op.array.type.dtype.is_nibble:
+        from tilec.passes.select.nibbles import write_nibbles
+
+        write_nibbles(sel, op)
+        return
     where = GlobalTile(sel, op, op.array, op.value.type)
     cut = where.partial_vectors()
     if cut == 1:
@@ -414,6 +440,11 @@ def _write_all(sel: Selector, op: cta.Write, where: GlobalTile, vector: int) -> 
 @lowers(cta.ReadScalar)
 def _read_scalar(sel: Selector, op: cta.ReadScalar) -> None:
     dtype = op.array.type.dtype
+    if dtype.is_nibble:
+        from tilec.passes.select.nibbles import read_nibble
+
+        sel.set(op.out, read_nibble(sel, op))
+        return
     address = sel.parameter("pointer", op.array.name, bits="b64")
     for axis, value in enumerate(op.origin):
 
