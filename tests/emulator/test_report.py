@@ -290,6 +290,23 @@ def test_the_text_of_a_small_kernel() -> None:
     assert row.count("o") > 80, "it waits for its load nearly all the time"
 
 
+def test_of_a_long_text_the_lines_that_take_time_are_shown() -> None:
+    nothing = "  add.u32 %r1, %r0, 1;\n" * 80
+    text = head("k", 32, "") + "  mov.u32 %r0, %tid.x;\n" + nothing + "  membar.gl;\n  ret;\n}"
+    report, _ = emulated(text, ())
+    assert len(report.lines) == 83
+    shown = report.text()
+    assert "23 lines that take less time are left out" in shown
+    assert "membar.gl;" in shown
+
+
+def test_how_many_ctas_fit_on_an_sm() -> None:
+    assert model.room(1024, 0) == 2
+    assert model.room(128, 113 * 1024) == 2
+    assert model.room(128, 114 * 1024) == 1
+    assert model.room(32, 0) == 32
+
+
 def test_svg_is_well_formed_and_has_all_rows() -> None:
     report, _ = subject("attention")
     root = xml.fromstring(as_svg([report, report]))

@@ -21,11 +21,18 @@ _SAYS = {
 }  # fmt: skip
 _TEXT = 44
 """Characters of a line's text that are shown."""
+_MOST = 60
+"""Lines that a table shows at most."""
 
 
 def table(lines: Sequence[LineSums]) -> str:
-    """What each line did; columns of which nothing is said are left out."""
+    """What each line did; columns of which nothing is said are left out.
+
+    Of a long text, such as PTX without a program, only the lines that time goes into are shown.
+    """
     spent = sum(line.works + line.waits for line in lines) or 1.0
+    kept = sorted(range(len(lines)), key=lambda n: -lines[n].works - lines[n].waits)[:_MOST]
+    left_out, lines = len(lines) - len(kept), [lines[n] for n in sorted(kept)]
     columns: list[tuple[str, list[str]]] = [
         ("line", [f"{line.file}:{line.line}" for line in lines]),
         ("issued", [str(line.issued) for line in lines]),
@@ -47,6 +54,8 @@ def table(lines: Sequence[LineSums]) -> str:
         first = cells[0].ljust(widths[0])
         rest = [c.rjust(w) for c, w in zip(cells[1:], widths[1:], strict=True)]
         made.append("  ".join([first, *rest, text[:_TEXT]]).rstrip())
+    if left_out:
+        made.append(f"{left_out} lines that take less time are left out; JSON has them all")
     return "\n".join(made)
 
 

@@ -149,6 +149,17 @@ LINE, SECTOR = 128, 32
 """Bytes of a line of the L2, and of what moves at once."""
 
 
+THREADS, SHARED_BYTES, RESERVED_BYTES, MOST_CTAS = 2048, 228 * 1024, 1024, 32
+"""Of an SM: threads, shared memory and what of it each CTA costs beyond its own, CTAs (CUDA
+programming guide, compute capabilities)."""
+
+
+def room(threads: int, shared_bytes: int) -> int:
+    """How many CTAs fit on an SM by their threads and shared memory; registers are unknown."""
+    by_memory = SHARED_BYTES // (shared_bytes + RESERVED_BYTES)
+    return min(MOST_CTAS, THREADS // max(1, threads), by_memory)
+
+
 def memory_share(ctas: int) -> float:
     """Bytes a cycle of the GPU's memory for each CTA of a launch, one CTA an SM."""
     return MEMORY_BYTES / max(1, min(SMS, ctas))

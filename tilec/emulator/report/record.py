@@ -19,7 +19,7 @@ import numpy as np
 from tilec.emulator.asynchrony import Work
 from tilec.emulator.conflicts import ProductWatcher, sectors_of, turns
 from tilec.emulator.program import Instruction, Program
-from tilec.emulator.report.latencies import LINE, Shape, shape_of
+from tilec.emulator.report.latencies import LINE, Shape, room, shape_of
 from tilec.emulator.table import Block, Result, Step
 
 TIMED = 4
@@ -127,6 +127,8 @@ class Recorder(ProductWatcher):
         self.shapes: list[Shape | None] = [shape_of(at) for at in program.instructions]
         self.sharers: Counter[int] = Counter()
         """How many CTAs touch each line."""
+        self.room = 1
+        """How many CTAs could share an SM, if registers let them."""
         self._numbers = {id(at): n for n, at in enumerate(program.instructions)}
         self._plain: list[Taken] = [(n, None) for n in range(len(program.instructions))]
         self._events: dict[int, Event] = {}
@@ -159,6 +161,8 @@ class Recorder(ProductWatcher):
 
     def _new_trace(self, cta: Any) -> Trace:
         self._close_last()
+        machine = cta.machine
+        self.room = room(cta.threads, machine.program.static_shared + machine.dynamic_shared)
         self.traces.append(Trace(cta.index, len(self.traces) < TIMED))
         return self.traces[-1]
 

@@ -26,6 +26,8 @@ class Report:
     kernel: str
     ctas: int
     """That began; the first few of them are timed."""
+    room: int
+    """How many of them fit on an SM by their threads and shared memory."""
     lines: tuple[LineSums, ...]
     timelines: tuple[Timeline, ...]
 
@@ -43,6 +45,9 @@ class Report:
         parts = [f"{self.kernel}: {self.ctas} CTA{'s' * (self.ctas != 1)}", table(self.lines)]
         if self.timelines:
             parts.append(chart(self.timelines[0]))
+            if self.room > 1 and self.ctas > 1:
+                said = f"by threads and shared memory {self.room} CTAs fit on an SM"
+                parts.append(f"{said}; each is timed alone on one")
             spans = ", ".join(f"{t.index}: {t.cycles:.0f}" for t in self.timelines[1:])
             parts += [f"other CTAs that were timed: {spans}"] if spans else []
         return "\n\n".join(parts)
@@ -52,6 +57,7 @@ class Report:
         return {
             "kernel": self.kernel,
             "ctas": self.ctas,
+            "room": self.room,
             "macs": self.macs,
             "lines": [_line(line) for line in self.lines],
             "timelines": [_timeline(each) for each in self.timelines],
@@ -63,7 +69,7 @@ def report_of(program: Program, ptx: SourceFile, recorder: Recorder) -> Report:
     timed = replay(program, recorder)
     lines = line_sums(program, ptx, recorder, timed)
     timelines = tuple(timeline(each) for each in timed)
-    return Report(program.name, len(recorder.traces), tuple(lines), timelines)
+    return Report(program.name, len(recorder.traces), recorder.room, tuple(lines), timelines)
 
 
 def as_text(reports: Sequence[Report]) -> str:
