@@ -54,6 +54,14 @@ def test_whole_tiles(case: Case) -> None:
     assert differences(case, "emulator", "sm_90") == []
 
 
+@pytest.mark.parametrize("on", ["cta", "emulator"])
+def test_a_copy_of_an_operand_has_its_elements_one_by_one(on: str) -> None:
+    (case,) = (case for case in cases(64, 80, 96) if case.kernel == "integers")
+    pin = tilec.Schedule(repacks=(("w", 1),))
+    kernel = PROGRAM.integers.using(schedule=pin, on=on, target="sm_90")
+    assert np.array_equal(kernel(*case.arguments), case.wanted[0])
+
+
 @pytest.mark.parametrize(("name", "low"), [("s4", -8), ("u4", 0)])
 def test_all_values_are_held_two_to_a_byte(name: str, low: int) -> None:
     dtype, values = DTYPES[name], np.array([ALL + low, (ALL + low)[::-1]])

@@ -349,7 +349,7 @@ def _launch(build: Builder, copy: _Copy, name: str, taken: set[str]) -> Value[Ar
     array = copy.array
     shape = array.type.shape
     extents = {a: build.add(tile.ExtentOf(array, a), str(shape[a])).out for a in copy.order}
-    type_ = Array(array.type.dtype, tuple(shape[a] for a in copy.order), "inout")
+    type_ = Array(array.type.dtype.held, tuple(shape[a] for a in copy.order), "inout")
     packed = build.add(tile.Temp(tuple(extents.values()), type=type_), name).out
     body, at = Region(), dict[int, Value[Any]]()
     over = (*(a for a in copy.order if a not in copy.tiled), *copy.tiled)
