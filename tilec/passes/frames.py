@@ -96,6 +96,40 @@ def vector_of(ctx: Context, op: tile.Load | tile.Store, along: int, most: int) -
     return aligned_start(ctx, op.subscripts[places[along]], allowed)
 
 
+@dataclass(frozen=True)
+class Turn:
+    """Tiles that memory holds along one class where they are read, along another where written.
+
+    Lanes stand along the class of reads, threads hold ``vector`` neighbours along that of writes:
+    so neither goes through memory in strides.
+    """
+
+    read: AxisClass
+    written: AxisClass
+    vector: int
+
+
+def turn_of(ctx: Context, axes: Axes, region: Region) -> Turn | None:
+    """The turn that the loads and stores of a region make; None where there is none, or several."""
+    read, written = set[AxisClass](), set[AxisClass]()
+    vectors: list[int] = []
+    for op in region.walk():
+        if not isinstance(op, tile.Load | tile.Store):
+            continue
+        places = tile_axes(op.subscripts)
+        along = contiguous_axis(ctx, op.array, places) if len(places) == 2 else None
+        if along is None:
+            continue
+        found = axes.of(op.value if isinstance(op, tile.Store) else op.out, along)
+        if found is not None:
+            (written if isinstance(op, tile.Store) else read).add(found)
+        if isinstance(op, tile.Store):
+            vectors.append(vector_of(ctx, op, along, max(1, 16 // op.array.type.dtype.bytes)))
+    if len(read) != 1 or len(written) != 1 or read == written or min(vectors) == 1:
+        return None
+    return Turn(read.pop(), written.pop(), min(vectors))
+
+
 class Frames:
     """Layouts of the tiles of one region, whose tile sizes are integers."""
 
@@ -204,16 +238,21 @@ class Frames:
             return shared if fewer and not _copied_over_warps(shared) else whole
         summed = self.summed.get(classes, contiguous)
         if summed != contiguous and len(shape) == 2:
-            return self._turning_frame(shape, summed)
+            return self._turning_frame(shape, summed, 4)
+        turn = turn_of(self.ctx, self.axes, self.region) if len(shape) == 2 else None
+        if turn is not None and {turn.read, turn.written} == set(classes):
+            each = min(self.vector or turn.vector, turn.vector)
+            return self._turning_frame(shape, classes.index(turn.written), each)
         order = [a for a in range(len(shape)) if a != contiguous] + [contiguous]
         layout = _fitting_blocked(tuple(shape[a] for a in order), self.team.threads, width)
         return layout.permute(*(order.index(a) for a in range(len(shape))))
 
-    def _turning_frame(self, shape: tuple[int, ...], summed: int) -> Layout:
-        """The layout of an operand that is read along one axis and multiplied along the other."""
-        each = 4 if shape[summed] % 4 == 0 else 1
-        layout = turning(shape[1 - summed], shape[summed], self.team.threads, each)
-        return layout if summed == 1 else layout.transpose()
+    def _turning_frame(self, shape: tuple[int, ...], last: int, each: int) -> Layout:
+        """The layout of a tile that is read along one axis, and put elsewhere along the other."""
+        while shape[last] % each:
+            each //= 2
+        layout = turning(shape[1 - last], shape[last], self.team.threads, each)
+        return layout if last == 1 else layout.transpose()
 
     def _contiguous(self, classes: Classes) -> int:
         """The axis along which the arrays of these tiles are contiguous; the last if unknown."""

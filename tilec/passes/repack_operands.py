@@ -176,6 +176,8 @@ def _layout(ctx: Context, load: tile.Load, uses: Uses) -> tuple[int, ...] | str:
         return f"{array.name} is written, and a copy would not follow"
     if any(dot.a.type.dtype == F32 and not dot.precision for dot in _products(load.out, uses)):
         return "f32 operands are taken apart in registers, where threads bring them anyway"
+    if dtype.bits == 64:
+        return "products of 64 bits take longer than threads take to bring their operands"
     if len(axes) != 2:
         return f"the tile has {len(axes)} axes"
     if set(axes) & set(facts.repeats):

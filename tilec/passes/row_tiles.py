@@ -19,7 +19,9 @@ from tilec.passes.check_schedule import MOST
 from tilec.passes.frames import (
     ELEMENTS_PER_THREAD,
     WARPGROUP_WARPS,
+    Turn,
     access_vector,
+    turn_of,
     vector_of,
     warps_per_row,
 )
@@ -34,6 +36,9 @@ ROW_WARPS = 16
 VECTORS_IN_FLIGHT = 4
 MOST_ACCESSES = 32
 """Accesses of one thread to all arrays: each holds an address of two registers and its data."""
+TURNED = 64
+"""Either extent of a tile that changes which axis is contiguous: each row is at least two sectors
+of memory on both sides, and a thread of a warpgroup has 32 elements."""
 MOST_OPERATIONS = 2048
 """Elementwise operations that a thread runs for its tile, all elements together."""
 
@@ -123,6 +128,10 @@ class RowTiles(OpenChoices):
         axes = [a for a in (self.class_of(s) for s in open_symbols) if a is not None]
         if not axes:
             return
+        turn = turn_of(self.ctx, self.axes, self.kernel.body)
+        if turn is not None and {turn.read, turn.written} <= set(axes):
+            self.turned(turn, axes)
+            return
         vectors = {a: access_vector(self.ctx, self.axes, self.kernel.body, a) for a in axes}
         # Where vectors are widest memory is contiguous; without a promise, the last axis is.
         along = max(reversed(axes), key=lambda a: vectors[a])
@@ -149,6 +158,21 @@ class RowTiles(OpenChoices):
             next(stores, None),
             f"tiles of {width} along {along.name}, {vectors[along]} elements an access: "
             f"{each} elements a thread",
+        )
+
+    def turned(self, turn: Turn, axes: list[AxisClass]) -> None:
+        """Square tiles where memory is read along one axis and written along another."""
+        self.set(warpgroups=1)
+        for axis in axes:
+            bound, size = self.bound(axis), TURNED if axis in (turn.read, turn.written) else 1
+            while size > MULTIPLE and bound is not None and size // 2 >= bound:
+                size //= 2
+            self.settle(axis, MULTIPLE if size == 1 and self.combined(axis) else size)
+        stores = (op for op in self.kernel.body.walk() if isinstance(op, tile.Store))
+        self.ctx.remark(
+            next(stores, None),
+            f"tiles that are read along {turn.read.name} and written along {turn.written.name}, "
+            f"{turn.vector} elements a write: {TURNED} of either at most",
         )
 
     def elements(self, most: int, along: AxisClass) -> int:
