@@ -182,6 +182,25 @@ SECTIONS = (
         ),
     ),
     Section(
+        "Latencies",
+        (
+            Place(
+                "result latency",
+                "Nothing: ptxas orders instructions. `emulator/report/latencies.py` has them for "
+                "its timelines.",
+                ("cycles",),
+            ),
+            *(
+                Place(name, "Only timelines use it (`emulator/report/latencies.py`).", columns)
+                for name, columns in (
+                    ("load latency", ("",)),
+                    ("bulk copy latency", ("",)),
+                    ("L2 rate", ()),
+                )
+            ),
+        ),
+    ),
+    Section(
         "Assembler",
         (
             Place(

@@ -32,7 +32,7 @@ from tilec.backend_ptx.module import device_facts, driver
 from tilec.runtime.supervise import SupervisedError, run
 
 #: Batches by name; each is a module `fact_NAME` with `kernels()` and `EXPERIMENTS`.
-BATCHES = ("tma", "edges", "wgmma", "costs", "assembler")
+BATCHES = ("tma", "edges", "wgmma", "costs", "latencies", "assembler")
 LIMIT_S = 120.0
 
 
