@@ -7,38 +7,43 @@ no warpgroup has).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from tilec.ir.core import Op, Value
 from tilec.ir.declare import Refused
-from tilec.ir.levels import tile
+from tilec.ir.levels import math, tile
 from tilec.passes.axes import AxisClass
 from tilec.passes.check_schedule import BadChoices, impossible
-from tilec.passes.costs import Shape, launch_cycles
-from tilec.passes.fit_tiles import columns_taken, known_multiple, rows_taken
+from tilec.passes.costs import Price, Shape, Work, price
+from tilec.passes.fit_tiles import MOST_COLUMNS, columns_taken, known_multiple, rows_taken
 from tilec.passes.form_products import feeds_only_products, source_of
-from tilec.passes.frames import PRODUCT_ROWS, WARPGROUP_WARPS
+from tilec.passes.frames import FRAGMENT_ROWS, PRODUCT_ROWS, WARPGROUP_WARPS
 from tilec.passes.live_results import ACCUMULATOR_BITS, live_results
 from tilec.passes.open_choices import MULTIPLE, WARP, OpenChoices
 from tilec.passes.operands import ring_refusal, tma_refusal
 from tilec.passes.refusal import refused
+from tilec.targets.base import Target
 
-COLUMNS = (16, 32, 64, 128, 256)
 DEPTH_BYTES = 128
 """Bytes of K in a stage: one swizzle span, the widest that TMA and wgmma share."""
 MOST_DEPTH_ALONE = 64
 """Elements of K where the warps bring operands, for which they need registers."""
 STAGES = (2, 8)
 """Fewest and most stages of a ring; more than eight hide nothing further."""
-GROUP = 16
-"""Rows of tiles that neighbouring CTAs share in L2; 8 to 32 measured alike."""
+GROUPS = (8, 16)
+"""Fewest and most rows of tiles that neighbouring CTAs share in L2."""
+GROUP_SHARE = 0.4
+"""Of L2, what the rows of a group take: at K = 16384 a group of 8 took 12.1 ms, one of 16, whose
+rows alone are 67 MB, 14.7."""
 REGISTERS = {2: (24, 240), 3: (32, 160)}
 """Producer's and consumers' registers by warpgroups: together they fill the register file."""
 OTHER_REGISTERS = 40
 """Registers of a thread beside accumulators: 128 of these fit the 168 of three warpgroups."""
 WIDE_FRAGMENTS = 48
 """Registers of the operands' fragments of 64-bit elements."""
+ALIKE = 1.02
+"""Times that the model does not tell apart."""
 
 
 class ProductTiles(OpenChoices):
@@ -61,8 +66,6 @@ class ProductTiles(OpenChoices):
     def products(self, dots: list[tile.Dot]) -> None:
         """Tile, ring and roles of a kernel with products."""
         main = dots[0]
-        rows, columns = self.axes.of(main.out, 0), self.axes.of(main.out, 1)
-        deep = self.axes.of(main.a, 1)
         element = main.a.type.dtype.bytes
         self.fragments = WIDE_FRAGMENTS if element == 8 else 0
         # In registers of 32 bits, as everything that is counted.
@@ -81,37 +84,109 @@ class ProductTiles(OpenChoices):
                     "the operands, and one warpgroup brings them for itself",
                 )
             self.schedule = replace(self.schedule, warpgroups=None)
-        extents = (self.bound(rows), self.bound(columns), self.bound(deep))
-        best = min(
+        work = self.work(main)
+        shapes = self.shapes(main, mapped, live)
+        fitting = [s for s in shapes if self.fits(s, element, live)]
+        if not fitting:
             # A pinned tile may hold more than registers do: it is kept, and what is over spills.
-            self.candidates(rows, columns, deep, element, mapped, live)
-            or self.candidates(rows, columns, deep, element, mapped, accumulators),
-            key=lambda s: launch_cycles(self.ctx.target, s, element, extents, 1),
-            default=None,
-        )
-        if best is None:
-            shapes = self.shapes(rows, columns, deep, element, mapped, accumulators)
+            shapes = self.shapes(main, mapped, accumulators)
+            fitting = [s for s in shapes if self.fits(s, element, accumulators)]
+        if not fitting:
             raise self.no_candidate(main, shapes, element, accumulators)
-        for axis, size in ((rows, best.rows), (columns, best.columns), (deep, best.depth)):
-            if axis is not None:
-                self.settle(axis, size)
-        self.set(warpgroups=best.warpgroups)
-        tiles = self.tiles(rows, best.rows, columns, best.columns)
+        prices = [price(self.ctx.target, work, shape) for shape in fitting]
+        best = cheapest(prices)
+        for axis, size in zip(
+            self.tiled(main), (best.shape.rows, best.shape.columns, best.shape.depth), strict=True
+        ):
+            self.settle(axis, size)
+        self.set(warpgroups=best.shape.warpgroups)
         # Without a ring nothing is fetched ahead, so several CTAs an SM hide each other's waits.
-        many = mapped and (tiles is None or tiles > self.ctx.target.sms)
-        self.set(group=GROUP, persistent=many)
-        self.ctx.remark(
-            main,
-            f"tiles of {best.rows} x {best.columns} x {best.depth}, {best.warpgroups} warpgroups: "
-            f"least cycles of the candidates over {self.ctx.target.sms} SMs",
-            tile_sizes=(best.rows, best.columns, best.depth),
-            operands_by_tma=mapped,
-        )
+        known = None not in (work.rows, work.columns, work.outer)
+        many = mapped and not (known and best.tiles <= self.ctx.target.sms)
+        self.set(group=raster_group(self.ctx.target, work, best.shape), persistent=many)
+        self.explain(main, best, prices, shapes)
         if mapped:
-            self.set(stages=self.stages(best, element, extents[2], main))
+            self.set(stages=self.stages(best.shape, element, work.depth, main))
             # A warp that computes the addresses of copies needs its share of registers.
             if self.ctx.target.has_setmaxnreg and not self.copied(dots):
                 self.set(registers=REGISTERS.get(self.schedule.warpgroups or 0, ()))
+
+    def tiled(self, main: tile.Dot) -> tuple[AxisClass, AxisClass, AxisClass]:
+        """The classes of a product's rows, columns and depth."""
+        rows, columns = self.axes.of(main.out, 0), self.axes.of(main.out, 1)
+        deep = self.axes.of(main.a, 1)
+        if rows is None or columns is None or deep is None:
+            raise Refused("a product along an axis of extent one is not tiled in this version")
+        return rows, columns, deep
+
+    def work(self, main: tile.Dot) -> Work:
+        """What the first product amounts to in a launch, as far as sizes are known."""
+        rows, columns, deep = self.tiled(main)
+        beside: int | None = 1
+        for op in self.kernel.body.ops:
+            if isinstance(op, tile.Parallel):
+                for extent, size in zip(op.extents, op.sizes, strict=True):
+                    if size == 0:
+                        many = self.count(extent)
+                        beside = None if many is None or beside is None else beside * many
+        lines = tuple(self.whole_lines(source_of(operand)[0]) for operand in (main.a, main.b))
+        element = main.a.type.dtype.bytes
+        extents = (self.bound(rows), self.bound(columns), self.bound(deep))
+        return Work(*extents, beside, element, (lines[0], lines[1]))
+
+    def count(self, extent: Value[Any]) -> int | None:
+        """The upper bound of an axis of the grid that is not tiled."""
+        op = extent.owner
+        if isinstance(op, math.Constant):
+            return int(op.value)
+        if isinstance(op, tile.ExtentOf):
+            found = op.array.type.shape[op.axis]
+            return found if isinstance(found, int) else self.ctx.facts.extent(found)
+        return None
+
+    def whole_lines(self, operand: Value[Any]) -> bool:
+        """Whether the rows of an operand's array start at whole lines of memory.
+
+        A packed array is assumed: its rows are as long as its contiguous axis.
+        """
+        load = operand.owner
+        if not isinstance(load, tile.Load):
+            return True
+        array = load.array.type
+        facts = self.ctx.facts.array(load.array.name or "")
+        if facts is None or facts.unit_axis < 0:
+            return True
+        extent = array.shape[facts.unit_axis]
+        step = extent if isinstance(extent, int) else self.ctx.facts.multiple(extent)
+        return self.ctx.facts.extent(str(extent)) is None or step * array.dtype.bytes % 128 == 0
+
+    def explain(
+        self, main: tile.Dot, best: Price, prices: list[Price], shapes: list[Shape]
+    ) -> None:
+        """The choice, and every candidate with its terms or the reason against it."""
+        shape, sms = best.shape, self.ctx.target.sms
+        self.ctx.remark(
+            main,
+            f"tiles of {shape.rows} x {shape.columns} x {shape.depth}, {shape.warpgroups} "
+            f"warpgroups: least time of {len(prices)} candidates over {sms} SMs; "
+            f"{best.limit} sets the pace",
+            tile_sizes=(shape.rows, shape.columns, shape.depth),
+            operands_by_tma=self.rings,
+            candidates=[p.terms() for p in sorted(prices, key=lambda p: p.microseconds)],
+            rejected=[
+                {**asdict(s), "reason": self.too_large(s, main)}
+                for s in shapes
+                if s not in {p.shape for p in prices}
+            ],
+        )
+
+    def too_large(self, shape: Shape, main: tile.Dot) -> str:
+        """Which limit a shape does not keep."""
+        element = main.a.type.dtype.bytes
+        least = (self.schedule.stages or STAGES[0]) if self.rings else 1
+        if self.room(shape, element) < least * shape.stage_bytes(element):
+            return f"{least} stages do not fit shared memory"
+        return "its accumulators do not fit the registers"
 
     def mapped(self, dots: list[tile.Dot]) -> bool:
         """Whether a ring brings every operand."""
@@ -163,51 +238,23 @@ class ProductTiles(OpenChoices):
             "parts, by a loop",
         )
 
-    def tiles(
-        self, rows: AxisClass | None, height: int, columns: AxisClass | None, width: int
-    ) -> int | None:
-        """Tiles of a launch, if its extents are bounded and nothing is beside them."""
-        m, n = self.bound(rows), self.bound(columns)
-        loops = [op for op in self.kernel.body.ops if isinstance(op, tile.Parallel)]
-        if m is None or n is None or any(len(op.sizes) > 2 for op in loops):
-            return None
-        return -(-m // height) * -(-n // width)
-
-    def candidates(
-        self,
-        rows: AxisClass | None,
-        columns: AxisClass | None,
-        deep: AxisClass | None,
-        element: int,
-        mapped: bool,
-        accumulators: int,
-    ) -> list[Shape]:
-        """Tile shapes that honour the pins, register and shared memory limits."""
-        shapes = self.shapes(rows, columns, deep, element, mapped, accumulators)
-        return [s for s in shapes if self.fits(s, element, accumulators)]
-
-    def shapes(
-        self,
-        rows: AxisClass | None,
-        columns: AxisClass | None,
-        deep: AxisClass | None,
-        element: int,
-        mapped: bool,
-        accumulators: int,
-    ) -> list[Shape]:
+    def shapes(self, main: tile.Dot, mapped: bool, accumulators: int) -> list[Shape]:
         """Tile shapes that honour the pins."""
-        if rows is None or columns is None or deep is None:
-            raise Refused("a product along an axis of extent one is not tiled in this version")
+        rows, columns, deep = self.tiled(main)
         pinned = [self.pinned(axis) for axis in (rows, columns, deep)]
-        groups = (self.schedule.warpgroups,) if self.schedule.warpgroups else (1, 2)
+        groups = (self.schedule.warpgroups,) if self.schedule.warpgroups else (1, 2, 3)
         heights = [(PRODUCT_ROWS * w, w) for w in groups] if mapped else [(PRODUCT_ROWS, 1)]
+        most_rows = self.bound(rows)
+        if most_rows is not None and most_rows < PRODUCT_ROWS and self.schedule.warpgroups is None:
+            heights += [(h, 1) for h in range(FRAGMENT_ROWS, PRODUCT_ROWS, FRAGMENT_ROWS)]
         if pinned[0] is not None:
             height = pinned[0] if rows in self.resident() else rows_taken(pinned[0], mapped)
             heights = [(height, max(1, height // PRODUCT_ROWS))]
-        most = columns_taken(max(COLUMNS), mapped)
-        widths = [c for c in COLUMNS if c <= most // accumulators]
+        most = columns_taken(MOST_COLUMNS, mapped) // accumulators
+        widths = range(MULTIPLE, most + 1, MULTIPLE)
         if pinned[1] is not None:
-            widths = [columns_taken(pinned[1], mapped)]
+            widths = range(columns_taken(pinned[1], mapped), columns_taken(pinned[1], mapped) + 1)
+        element = main.a.type.dtype.bytes
         deepest = DEPTH_BYTES // element
         depth = pinned[2] or (deepest if mapped else min(deepest, MOST_DEPTH_ALONE))
         lefts, rights = self.operands(rows, columns)
@@ -278,6 +325,27 @@ class ProductTiles(OpenChoices):
             if whole and bound is None:
                 raise refused(at, f"the length of {symbol[1:]} needs a bound to stay resident")
             self.choose(symbol, -(-(bound or 1) // MULTIPLE) * MULTIPLE if whole else 64)
+
+
+def cheapest(prices: list[Price]) -> Price:
+    """Of the prices that the model cannot tell apart, the one that moves the fewest bytes.
+
+    A large launch on this chip ends at its power limit, and bytes cost energy. Where memory sets
+    the pace, the one with the most time to spare beside it.
+    """
+    least = min(p.microseconds for p in prices)
+    close = [p for p in prices if p.microseconds <= least * ALIKE]
+    if any(p.limit == "memory" for p in close):
+        return min(close, key=lambda p: (p.compute_us, p.microseconds))
+    return min(close, key=lambda p: (p.moved_bytes, p.microseconds))
+
+
+def raster_group(target: Target, work: Work, shape: Shape) -> int:
+    """Rows of tiles whose operand stays in L2 while the raster moves along the columns."""
+    if work.depth is None:
+        return GROUPS[1]
+    each = shape.rows * shape.lefts * work.depth * work.element_bytes
+    return max(GROUPS[0], min(GROUPS[1], int(target.l2_bytes * GROUP_SHARE / max(each, 1))))
 
 
 def _first(op: tile.Dot) -> Value[Any]:

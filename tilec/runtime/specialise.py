@@ -23,7 +23,8 @@ WIDEST_ALIGNMENT = 16
 """Bytes: no copy instruction asks for more."""
 MULTIPLES = tuple(1 << bit for bit in range(16, 2, -1))
 """Divisors of a size that are worth knowing: whole tiles, and whole 16-byte vectors."""
-SMALLEST_CLASS = 16
+CLASSES_PER_OCTAVE = 32
+"""Size classes between a power of two and the next: fine enough to count waves of tiles."""
 
 
 class LaunchError(DiagnosticError, ValueError):
@@ -98,8 +99,9 @@ def array_facts(view: ArrayView) -> ArrayFacts:
 
 
 def size_class(extent: int) -> int:
-    """The upper bound that stands for an extent: the next power of two, at least 16."""
-    return max(SMALLEST_CLASS, 1 << max(extent - 1, 0).bit_length())
+    """The upper bound that stands for an extent: at most a thirty-second above it, at least 1."""
+    step = max(1, (1 << max(extent, 1).bit_length() - 1) // CLASSES_PER_OCTAVE)
+    return max(1, -(-extent // step) * step)
 
 
 def multiple_class(extent: int) -> int:

@@ -69,6 +69,8 @@ class Target:
     """Shapes of mma.sync."""
     tensor_flops_per_cycle: int
     """Dense 16-bit multiply-adds an SM and cycle, times two."""
+    cycles_per_us: int
+    """The clock of the SMs under a full load, in MHz."""
     l2_bytes: int
     memory_bytes_per_second: float
 

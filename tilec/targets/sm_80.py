@@ -35,6 +35,7 @@ SM_80 = Target(
     wgmma_n_integer=(),
     mma=(*MMA_16_BIT, *MMA_TF32, *MMA_INTEGER, *MMA_F64_SMALL),
     tensor_flops_per_cycle=2048,
+    cycles_per_us=1410,
     l2_bytes=40 * 1024 * 1024,
     memory_bytes_per_second=2.039e12,
 )

@@ -18,6 +18,7 @@ SM_86 = replace(
     shared_per_cta=99 * 1024,
     shared_per_sm=100 * 1024,
     tensor_flops_per_cycle=512,
+    cycles_per_us=1695,
     l2_bytes=6 * 1024 * 1024,
     memory_bytes_per_second=9.36e11,
 )

@@ -20,6 +20,7 @@ SM_89 = replace(
     has_fp8_casts=True,
     mma=(*SM_86.mma, *MMA_FP8),
     tensor_flops_per_cycle=1024,
+    cycles_per_us=2520,
     l2_bytes=72 * 1024 * 1024,
     memory_bytes_per_second=1.008e12,
 )

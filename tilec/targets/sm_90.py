@@ -34,6 +34,7 @@ SM_90 = Target(
     wgmma_n_integer=(8, 24, *range(16, 257, 16)),
     mma=(*MMA_16_BIT, *MMA_TF32, *MMA_INTEGER, *MMA_FP8, *MMA_F64),
     tensor_flops_per_cycle=4096,
+    cycles_per_us=1667,  # fitted (passes/costs.py); 1980 idle, power holds it down
     l2_bytes=60 * 1024 * 1024,
     memory_bytes_per_second=4.8e12,
 )
