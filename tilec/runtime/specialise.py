@@ -23,7 +23,7 @@ WIDEST_ALIGNMENT = 16
 """Bytes: no copy instruction asks for more."""
 MULTIPLES = tuple(1 << bit for bit in range(16, 2, -1))
 """Divisors of a size that are worth knowing: whole tiles, and whole 16-byte vectors."""
-CLASSES_PER_OCTAVE = 32
+CLASSES_PER_OCTAVE = 64
 """Size classes between a power of two and the next: fine enough to count waves of tiles."""
 
 
@@ -99,7 +99,7 @@ def array_facts(view: ArrayView) -> ArrayFacts:
 
 
 def size_class(extent: int) -> int:
-    """The upper bound that stands for an extent: at most a thirty-second above it, at least 1."""
+    """The upper bound that stands for an extent: at most a sixty-fourth above it, at least 1."""
     step = max(1, (1 << max(extent, 1).bit_length() - 1) // CLASSES_PER_OCTAVE)
     return max(1, -(-extent // step) * step)
 
