@@ -44,7 +44,6 @@ LISTED = {
     "`print` and `assert`": r"^`(print|assert)`",
     "parts and transposes of what a product": r"^(a transpose|part of what|a part of) ",
     "strict sums of `f64`": r"^a strict sum or product of f64",
-    "functions such as `exp` on `f64`": r"^math.\w+: GPUs have no instruction for this on f64",
     "updates in memory of integers of 8 and 16 bits": r"update",
     "products of what `zeros` or `full` makes": r"^no register layout is known for a tile",
     "`reduce` and `scan` of `f16`": r"are not combined by a function in this version",

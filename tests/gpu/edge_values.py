@@ -3,7 +3,7 @@
 Idea: the programs of ``tests/numbers`` have an array for each operation, so that one launch shows
 all of a type. What is open in the last bits is held against float64 instead: the functions of the
 language within the bounds that docs/language.md states, those of ``std.math`` within 4 units in
-the last place, on dense samples.
+the last place, on dense samples. The functions of f64 have no open bits.
 
     python -m tests.gpu.edge_values --json out.json [--only WORDS] [--jobs 8]
     python -m tests.gpu.edge_values --assemble-only        needs no GPU, but ptxas
@@ -31,6 +31,7 @@ from tests.gpu.cta_ops import Record, launched_twice, run_chunk, run_named, summ
 from tests.numbers import programs
 from tests.numbers.functions import BUILTIN, SHIPPED, Function, functions
 from tests.numbers.programs import Program
+from tests.numbers.wide_functions import wide_functions
 from tilec.backend_ptx.assemble import AssemblyError, assemble
 from tilec.diagnostics import DiagnosticError
 
@@ -40,7 +41,8 @@ CHUNK = 12
 
 def everything() -> list[Program]:
     """All programs, the exact ones first."""
-    return [*programs.programs(whole=True), *functions(BUILTIN), *functions(SHIPPED)]
+    exact = [*programs.programs(whole=True), *wide_functions()]
+    return [*exact, *functions(BUILTIN), *functions(SHIPPED)]
 
 
 def run(program: Program) -> str:

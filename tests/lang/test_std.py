@@ -232,7 +232,7 @@ def test_welford_merges_tiles_of_a_row() -> None:
 
 
 def test_what_ships_is_what_the_page_says() -> None:
-    assert shipped_names() == ["std.math", "std.merges", "std.random"]
+    assert shipped_names() == ["std.doubles", "std.math", "std.merges", "std.random"]
 
 
 # --- std.random ----------------------------------------------------------------------------------

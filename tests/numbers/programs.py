@@ -90,6 +90,7 @@ def unwritten(dtype: str, *shape: int, **where: object) -> Placed:
 
 _BOTH = ("x + y", "x - y", "x * y", "min(x, y)", "max(x, y)", "-x", "abs(x)", "x ** 3")
 _BITS = ("x & y", "x | y", "x ^ y", "~x")
+_SAME_WIDTH = {"f32": "s32", "s32": "u32", "u32": "f32", "f64": "u64", "u64": "s64", "s64": "f64"}
 _RELATIONS = ("<", "<=", ">", ">=", "==", "!=")
 
 
@@ -104,6 +105,8 @@ def operations(dtype: str) -> dict[str, str]:
     if dtype in STORED:
         return found
     found |= dict.fromkeys(_BOTH, dtype)
+    if dtype in _SAME_WIDTH:
+        found[f"bitcast[{_SAME_WIDTH[dtype]}](x)"] = _SAME_WIDTH[dtype]
     if kind.is_float:
         return found | {"x / y": dtype, "sqrt(x)": dtype, "x ** -2": dtype}
     more = (*_BITS, "x // y", "x % y", "x << y", "x >> y", "x // 8", "x % 8", "x // 7", "x % 7")

@@ -7,11 +7,13 @@ same programs on a GPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 from tests.gpu.cta_case import fault
 from tests.numbers.programs import Program, alignments, elementwise, reductions, scalars
+from tests.numbers.wide_functions import wide_functions
 from tests.select.simt import Array, Machine
 from tilec.runtime.arrays import ArrayView
 from tilec.runtime.specialise import effective_strides
@@ -21,6 +23,7 @@ FAMILIES: dict[str, tuple[Callable[[], Iterator[Program]], int]] = {
     "scalars": (scalars, 4),
     "reductions": (reductions, 4),
     "alignments": (alignments, 4),
+    "functions of f64": (partial(wide_functions, 150), 4),
 }
 """Programs, and how many tests share them: they run side by side."""
 

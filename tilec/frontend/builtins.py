@@ -43,6 +43,8 @@ from tilec.frontend.meet import (
 from tilec.frontend.nibbles import refuse_alone
 from tilec.frontend.places import read_at
 from tilec.frontend.strict import is_ordered, refuse_approximate, refuse_chosen_axis
+from tilec.frontend.wide_functions import is_wide, wide_function
+from tilec.ir.levels.math import BITCAST
 from tilec.ir.types import BF16, BOOL, F16, F32, S32, DType, Extent
 from tilec.source import Span
 
@@ -98,6 +100,8 @@ class Call:
         self.check.need(x, "float", f"`{self.name}`")
         if isinstance(x.type, ScalarType) and x.type.weak:
             x = cast_to(self.check.report, x, F32)
+        if self.name != "sqrt" and is_wide(x):
+            return wide_function(self.check, self.name, [x], self.span)
         if self.name != "sqrt":
             refuse_approximate(self.check, self.name, x, self.span)
         given = dtype_of(x)
@@ -294,6 +298,26 @@ def cast(call: Call) -> Expr:
         result.saturate = saturate
     result.span = call.span
     return result
+
+
+@builtin
+def bitcast(call: Call) -> Expr:
+    """``bitcast[s64](x)``: the bits of each element, read as another type of the same width."""
+    dtype = call.dtype("bitcast[s64](x)")
+    if len(call.arguments) != 1:
+        call.fail_usage("bitcast[s64](x)")
+    x = settle(call.check.report, call.check.value(call.arguments[0]))
+    given = dtype_of(x)
+    if given.bits != dtype.bits or not {given.name, dtype.name} <= BITCAST:
+        call.check.report.fail(
+            "wrong-element-type",
+            f"the bits of {given} are not read as {dtype}",
+            [(x.span, f"this is {given}")],
+            notes=[f"`bitcast` is between types of one width, of {', '.join(sorted(BITCAST))}"],
+        )
+    axes = axes_of(x)
+    kind = TileType(dtype, axes) if axes else ScalarType(dtype)
+    return Apply(kind, call.span, "bitcast", (x,))
 
 
 @builtin

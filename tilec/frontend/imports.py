@@ -50,6 +50,11 @@ def shipped_names() -> list[str]:
     return sorted(f"std.{path.stem}" for path in _SHIPPED.glob("*.tk"))
 
 
+def shipped_scope(module: str) -> Scope:
+    """The names of a file that ships with tilec, for the language's own use."""
+    return Files(Report()).scope(_shipped(module.removeprefix("std.")), module)
+
+
 class Files:
     """The scopes of all files of one compilation."""
 

@@ -382,9 +382,13 @@ class _Lowering:
             case c.Apply():
                 name = node.op if "." in node.op else f"math.{node.op}"
                 cls: Any = Op.registry[name]
-                given = {"strict": True} if node.strict and "strict" in cls.specs else {}
+                given: dict[str, Any] = (
+                    {"strict": True} if node.strict and "strict" in cls.specs else {}
+                )
                 if node.total:
                     given["total"] = True
+                if "dtype" in cls.specs:
+                    given["dtype"] = _dtype(node)
                 op: Op = cls(*self.several(node.operands), **given)
                 return op
             case c.Relation():

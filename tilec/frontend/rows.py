@@ -27,6 +27,7 @@ from tilec.frontend.checked import (
 )
 from tilec.frontend.meet import axes_of, dtype_of, same_axes, same_dtype, spread
 from tilec.frontend.strict import refuse_loose
+from tilec.frontend.wide_functions import is_wide, wide_function
 from tilec.ir.types import BF16, BOOL, F16, S32
 
 _NARROW = (F16, BF16)
@@ -70,6 +71,8 @@ def exp2sub(call: Call) -> Expr:
     x, r = call.values(2, "exp2sub(x, r)")
     x, r = same_dtype(call.check.report, (x, r))
     call.check.need(x, "float", "`exp2sub`")
+    if is_wide(x):
+        return wide_function(call.check, "exp2sub", [x, r], call.span)
     refuse_loose(call.check, "`exp2sub`", call.span, "take `exp` from `std.math`")
     if dtype_of(x) in _NARROW:
         call.check.report.fail(

@@ -56,6 +56,8 @@ def _narrow_weights(op: tile.Anchor, users: Mapping[Value[Any], list[Op]]) -> st
             if isinstance(user, tile.Exp2Sub):
                 if value is user.y and user.x.type == op.s.type:
                     todo.append((user.out, True))
+            elif isinstance(user, math.Sub) and value is user.y and op.s.type.dtype.name == "f64":
+                todo.append((user.out, True))  # of f64 exp2sub is written out: it begins so
             elif isinstance(user, math.Expand | math.Broadcast | tile.Transpose):
                 todo.append((user.out, is_weight))
             elif is_weight and isinstance(user, math.Cast) and user.dtype.name in _NARROW_TYPES:

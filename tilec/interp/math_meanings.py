@@ -73,6 +73,13 @@ def _cast(machine: Machine, op: math.Cast) -> Held:
     return held(data, machine.values[op.x].valid)
 
 
+@meaning(math.Bitcast)
+def _bitcast(machine: Machine, op: math.Bitcast) -> Held:
+    given = machine.data(op.x)
+    bits = np.ascontiguousarray(given.astype(carrier(op.x.type.dtype))).view(carrier(op.dtype))
+    return _elementwise(machine, op, bits.reshape(given.shape))
+
+
 @meaning(math.Constant)
 def _constant(machine: Machine, op: math.Constant) -> Held:
     dtype = op.out.type.dtype

@@ -17,6 +17,8 @@ from tilec.ir.declare import attribute, operand, operands, result, result_type, 
 from tilec.ir.types import BOOL, DType, Register, Scalar, Tile, Type
 
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+BITCAST = frozenset({"f32", "f64", "s32", "s64", "u32", "u64"})
+"""Element types whose bits may be read as another type's."""
 REDUCTIONS = ("add", "max", "min", "mul", "and", "or")
 
 
@@ -298,6 +300,24 @@ class Cast(Op, name="math.cast"):
     def infer(self) -> Sequence[Type]:
         """The same shape with the new element type."""
         return [with_element_type(self.x.type, self.dtype)]
+
+
+class Bitcast(Unary, name="math.bitcast"):
+    """The bits of each element as another type of the same width, of 32 or 64 bits."""
+
+    dtype: DType = attribute()
+
+    def infer(self) -> Sequence[Type]:
+        """The same shape with the new element type."""
+        return [with_element_type(self.x.type, self.dtype)]
+
+    def check(self) -> Iterator[str]:
+        """Both types are as wide as a register, or two."""
+        given = element_type(self.x.type)
+        if given.bits != self.dtype.bits:
+            yield f"{given} and {self.dtype} differ in width"
+        if not {given.name, self.dtype.name} <= BITCAST:
+            yield f"of {given} and {self.dtype} not both are among {', '.join(sorted(BITCAST))}"
 
 
 class Constant(Op, name="math.constant"):

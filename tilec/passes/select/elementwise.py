@@ -318,6 +318,12 @@ def _convert(sel: Selector, value: PtxValue, source: DType, target: DType) -> Pt
     return result
 
 
+@lowers(math.Bitcast)
+def _bitcast(sel: Selector, op: math.Bitcast) -> None:
+    move, kind = f"mov.b{op.dtype.bits}", register_kind(op.dtype)
+    sel.set(op.out, sel.alu(move, sel.get(op.x), kind=kind, count=element_count(op.out.type)))
+
+
 @lowers(math.Constant)
 def _constant(sel: Selector, op: math.Constant) -> None:
     if not isinstance(op.type, Scalar):
