@@ -6,7 +6,7 @@ endif
 syntax keyword tkKeyword and as assert elif else fn for from if import in inout join kernel not or out pass register require return schedule shared strict tune while
 syntax keyword tkConstant LN2 LOG2E None PI false inf nan true
 syntax keyword tkType bf16 bool dtype e4m3 e5m2 f16 f32 f64 float int s16 s32 s4 s64 s8 tf32 u16 u32 u4 u64 u8
-syntax keyword tkFunction abs all anchor any argmax argmin atomic_add atomic_and atomic_compare_exchange atomic_exchange atomic_max atomic_min atomic_or atomic_xor cast cummax cummin cumprod cumsum dot exp exp2 exp2sub full len log log2 max min parallel print prod ptx range reduce rowmax rowmin rowsum rsqrt scan sqrt static_assert sum tanh temp tiles where zeros
+syntax keyword tkFunction abs all anchor any argmax argmin atomic_add atomic_and atomic_compare_exchange atomic_exchange atomic_max atomic_min atomic_or atomic_xor bitcast cast cummax cummin cumprod cumsum dot exp exp2 exp2sub full len log log2 max min parallel print prod ptx range reduce rowmax rowmin rowsum rsqrt scan sqrt static_assert sum tanh temp tiles where zeros
 syntax match tkAttribute /\.\s*\h\w*/
 syntax match tkDefined /\(\<\(kernel\|fn\)\s\+\)\@<=\h\w*/
 syntax match tkNumber /\<\(0[xX][0-9A-Fa-f_]\+\|0[bB][01_]\+\|\d[0-9_]*\)\>/
