@@ -15,7 +15,6 @@ from tilec.frontend.checked import (
     ExtentValue,
     IndexType,
     Let,
-    Pinned,
     Ref,
     ScalarType,
     Store,
@@ -25,6 +24,7 @@ from tilec.frontend.checked import (
 from tilec.frontend.expressions import Expressions
 from tilec.frontend.meet import axes_of, elements, exactly, is_weak
 from tilec.frontend.names import Binding, Broken
+from tilec.frontend.pins import pinned
 from tilec.frontend.places import is_at, scattered, write_at
 from tilec.frontend.subscripts import has_places, selection
 from tilec.frontend.updates import augmented
@@ -40,21 +40,9 @@ class Assignments(Expressions):
         elif isinstance(node.target, ast.Name):
             self.set_name(node.target, self.expression(node.value), node.span)
             if node.home is not None:
-                self._pin(node.target, node.home, node.span)
+                self.block.append(pinned(self, node, node.target))
         else:
             self._store(node.target, node.value, node.span)
-
-    def _pin(self, name: ast.Name, home: str, span: Span) -> None:
-        """Note where the author wants the tile that a name now stands for."""
-        value = self.expression(name)
-        if not isinstance(value.type, TileType):
-            self.report.fail(
-                "not-a-tile",
-                f"only a tile has a home, and `{name.id}` is none",
-                [(name.span, f"this is {value.type}")],
-                help=f"leave the word `{home}` away",
-            )
-        self.block.append(Pinned(span, value, home))
 
     def _assign_several(self, node: ast.Assign, target: ast.Tuple) -> None:
         """All values are computed before any target gets one."""

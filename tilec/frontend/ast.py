@@ -117,11 +117,15 @@ class Attribute(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Assign(Statement):
-    """``target = value``; ``home`` is set for a pinned ``shared x = ...``."""
+    """``target = value``; ``home`` is set for a pinned ``shared x = ...``.
+
+    ``pin`` says how it lies there: ``register[rows] x = ...``, ``shared[swizzle=64] x = ...``.
+    """
 
     target: Expression
     value: Expression
     home: str | None
+    pin: tuple[Name | None, Expression] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -279,10 +279,16 @@ class AstBuilder:
         left = self.target(self.visit(target))
         return ast.Augmented(self.span(tree), left, str(op)[:-1], self.visit(value))
 
-    def pinned(self, tree: Any, home: Any, name: Any, value: Any) -> ast.Assign:
-        """``shared x = value``."""
+    def pinned(self, tree: Any, home: Any, pin: Any, name: Any, value: Any) -> ast.Assign:
+        """``shared x = value``, ``register[rows] x = value``."""
         word = str(home.children[0])
-        return ast.Assign(self.span(tree), self.identifier(name), self.visit(value), word)
+        how: tuple[ast.Name | None, ast.Expression] | None = None
+        if getattr(pin, "data", None) == "keyword":
+            key, given = pin.children
+            how = self.identifier(key), self.visit(given)
+        elif pin is not None:
+            how = None, self.visit(pin)
+        return ast.Assign(self.span(tree), self.identifier(name), self.visit(value), word, how)
 
     def require(self, tree: Any, condition: Any) -> ast.Require:
         """``require``."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilec.ir.types import DType, Extent
+from tilec.layout.linear import Layout
 from tilec.source import SourceFile, Span
 
 Constant = int | float | bool
@@ -377,6 +378,10 @@ class Pinned(Statement):
 
     value: Expr
     home: str
+    layout: Layout | None = None
+    arrangement: str = ""
+    swizzle: int = -1
+    """How it lies there, where the author says; see ``author.home``."""
 
 
 @dataclass(eq=False)

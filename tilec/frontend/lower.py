@@ -118,7 +118,14 @@ class _Lowering:
                 self.add(made, node.span)
                 self.values.update(zip(node.variables, made.out, strict=True))
             case c.Pinned():
-                self.add(author.Home(self.expression(node.value), node.home), node.span)
+                pin = author.Home(
+                    self.expression(node.value),
+                    node.home,
+                    layout=node.layout,
+                    arrangement=node.arrangement,
+                    swizzle=node.swizzle,
+                )
+                self.add(pin, node.span)
             case c.Assertion():
                 condition = self.expression(node.condition)
                 self.add(author.Assert(condition, *self.shown(node)), node.span)

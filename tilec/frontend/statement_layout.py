@@ -19,6 +19,7 @@ LINE_LENGTH = 100
 INDENT = 4
 
 ENDS_OPERAND = frozenset({"NAME", "INTEGER", "FLOAT", "STRING", "NONE", "RPAR", "RSQB"})
+_HOMES = ("SHARED", "REGISTER")
 _BY_STRENGTH = (
     *("OR", "AND", "COMPARE", "VBAR", "CIRCUMFLEX", "AMPERSAND", "SHIFT", "SIGN", "FACTOR"),
 )
@@ -116,7 +117,7 @@ def _rows(
 
 
 def _group(tokens: Sequence[Leaf], place: list[int], opened: Leaf, before: Leaf | None) -> Group:
-    follows = before is not None and before.type in ENDS_OPERAND
+    follows = before is not None and before.type in (*ENDS_OPERAND, *_HOMES)
     is_head = tokens[0].type in ("KERNEL", "FN") and place[0] == 3
     is_subscript = opened.type == "LSQB" and follows and not is_head
     around = "subscript" if is_subscript else "head" if opened.type == "LSQB" else "call"
@@ -145,10 +146,11 @@ def _set_space(first: Leaf, before: Leaf | None, token: Leaf, around: str) -> No
         token.space = before.type == "INTEGER"  # `1.` is a float
         return
     is_sign = before.type == "TILDE" or (before.type == "SIGN" and not before.strength)
-    hugs_equal = around == "call" or first.type == "SCHEDULE"
+    in_pin = around == "subscript" and first.type in _HOMES
+    hugs_equal = around == "call" or in_pin or first.type == "SCHEDULE"
     if token.type == "COLON":
         token.space = before.type == "COMMA"
-    elif token.type in ("LPAR", "LSQB") and before.type in ENDS_OPERAND:
+    elif token.type in ("LPAR", "LSQB") and before.type in (*ENDS_OPERAND, *_HOMES):
         token.space = False
     elif "EQUAL" in (token.type, before.type):
         token.space = not hugs_equal

@@ -21,6 +21,7 @@ from tilec.ir.declare import Refused
 from tilec.ir.facts import Schedule
 from tilec.ir.levels import tile
 from tilec.ir.types import Array, Index, is_symbol
+from tilec.layout.shared import SPANS
 from tilec.passes.axes import Axes, combined
 from tilec.passes.base import Context
 from tilec.targets.base import Target
@@ -29,7 +30,6 @@ STEP = 16
 MOST = 4096
 SMALL = (1, 2, 4, 8)
 """Tile sizes under ``STEP``, for axes along which nothing is combined."""
-SWIZZLES = (0, 32, 64, 128)
 REGISTER_STEP, REGISTER_RANGE = 8, (24, 256)
 """PTX ISA, setmaxnreg: a multiple of 8 from 24 to 256."""
 MOST_PRODUCT_GROUPS = 3
@@ -262,8 +262,8 @@ class _Asked:
                     "product, so it does not lie in shared memory",
                     f"leave it out; {which}",
                 )  # fmt: skip
-            elif value not in SWIZZLES:
-                good = nearest(value, SWIZZLES[1:])
+            elif value not in SPANS:
+                good = nearest(value, SPANS[1:])
                 yield impossible(
                     f"swizzles.{name}", value, "a swizzle spans 32, 64 or 128 bytes, or 0 for none",
                     f"the nearest is `swizzles.{name}={good}`", through[name],

@@ -14,7 +14,7 @@ on. What cannot be formed is refused at its source line.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import gcd
 from typing import Any
 
@@ -23,7 +23,7 @@ from tilec.ir.core import Builder, Kernel, Op, Region, Value
 from tilec.ir.declare import Refused
 from tilec.ir.facts import Schedule
 from tilec.ir.levels import cta, flow, math, parts, tile
-from tilec.ir.types import S32, Index, Scalar, Tile
+from tilec.ir.types import BOOL, S32, Index, Register, Scalar, Tile
 from tilec.passes import form_checks, form_places, form_scans  # noqa: F401  (they register their forms)
 from tilec.passes.axes import Axes, AxisClass, combined_axis, combined_tiles
 from tilec.passes.base import Context, tile_pass
@@ -38,7 +38,7 @@ from tilec.passes.form_products import (
     put_early,
 )
 from tilec.passes.form_stores import form_store
-from tilec.passes.form_tiles import FORMS, elementwise, read_turned
+from tilec.passes.form_tiles import FORMS, elementwise, in_layout, read_turned
 from tilec.passes.forming import Forming, outliving
 from tilec.passes.frames import (
     WARPGROUP_WARPS,
@@ -48,7 +48,8 @@ from tilec.passes.frames import (
     only_transposed,
     warps_per_row,
 )
-from tilec.passes.homes import check_homes, keep_homes, take_homes
+from tilec.passes.homes import check_homes, keep_homes, operand_swizzles, take_homes
+from tilec.passes.pinned_layouts import pin_layouts, team_of_pins
 from tilec.passes.raster import constant, places, product
 from tilec.passes.refusal import refused
 from tilec.passes.simplify import tidy
@@ -150,11 +151,19 @@ def _op(f: Forming, op: Op, uses: Uses) -> None:
             elementwise(f, op)
         else:
             raise Refused(f"{op.name} is not formed in this version")
+        _lay(f, op)
         keep_homes(f, op)
     except Refused as refusal:
         if str(refusal).startswith("line ") or op.loc is None:
             raise
         raise refused(op, str(refusal)) from None
+
+
+def _lay(f: Forming, op: Op) -> None:
+    """Results whose layout the op fixes lie as the author pinned them all the same."""
+    for value in op.results:
+        if value in f.frames.pinned and value in f.values:
+            f.values[value] = in_layout(f, f.values[value], f.frames.pinned[value])
 
 
 def _wait_for_others(f: Forming) -> None:
@@ -196,6 +205,16 @@ def _carried(f: Forming, value: Value[Any]) -> Any:
     return f.frames.register(value) if isinstance(value.type, Tile) else value.type
 
 
+def _as_carried(
+    f: Forming, values: Sequence[Value[Any]], types: Sequence[Any]
+) -> tuple[Value[Any], ...]:
+    """Values in the layouts that they are handed on in."""
+    return tuple(
+        in_layout(f, f.get(v), t.layout) if isinstance(t, Register) else f.get(v)
+        for v, t in zip(values, types, strict=True)
+    )
+
+
 def _loop(
     f: Forming,
     op: tile.ForTiles | flow.For,
@@ -212,14 +231,15 @@ def _loop(
         f.origins[head] = index
     else:
         f.values[head] = index
-    init = [f.get(v) for v in op.init]
+    types = [arg.type for arg in body.args[1:]]
+    init = _as_carried(f, op.init, types)
     memo, f.memo = f.memo, dict(f.memo)
     with f.body.inside(body):
         _region(f, op.body, uses, f.schedule.stages or 2)
         f.body.loc = op.loc
-        f.body.add(flow.Yield(tuple(f.get(v) for v in flow.yielded(op.body))))
+        f.body.add(flow.Yield(_as_carried(f, flow.yielded(op.body), types)))
     f.memo = outliving(memo, f.memo)
-    made = f.body.add(flow.For(*bounds, tuple(init), body=body))
+    made = f.body.add(flow.For(*bounds, init, body=body))
     for old, new in zip(op.finals, made.finals, strict=True):
         new.name = old.name
         f.values[old] = new
@@ -258,7 +278,8 @@ def _for(f: Forming, op: flow.For, uses: Uses) -> None:
 
 def _while(f: Forming, op: flow.While, uses: Uses) -> None:
     """A loop whose condition all threads compute alike."""
-    init = tuple(f.get(v) for v in op.init)
+    types = [_carried(f, v) for v in op.test.args]
+    init = _as_carried(f, op.init, types)
     regions = []
     outer, f.repeating = f.repeating, True
     for source in (op.test, op.body):
@@ -269,7 +290,8 @@ def _while(f: Forming, op: flow.While, uses: Uses) -> None:
         with f.body.inside(body):
             _region(f, source, uses, 1)
             f.body.loc = op.loc
-            f.body.add(flow.Yield(tuple(f.get(v) for v in flow.yielded(source))))
+            ends = [Scalar(BOOL)] if source is op.test else types
+            f.body.add(flow.Yield(_as_carried(f, flow.yielded(source), ends)))
         f.memo = outliving(memo, f.memo)
         regions.append(body)
     f.repeating = outer
@@ -281,15 +303,15 @@ def _while(f: Forming, op: flow.While, uses: Uses) -> None:
 
 def _if(f: Forming, op: flow.If, uses: Uses) -> None:
     regions = []
+    types = tuple(_carried(f, v) for v in op.out)
     for source in (op.then, op.otherwise):
         body = Region()
         memo, f.memo = f.memo, dict(f.memo)
         with f.body.inside(body):
             _region(f, source, uses, 1)
-            f.body.add(flow.Yield(tuple(f.get(v) for v in flow.yielded(source))))
+            f.body.add(flow.Yield(_as_carried(f, flow.yielded(source), types)))
         f.memo = outliving(memo, f.memo)
         regions.append(body)
-    types = tuple(_carried(f, v) for v in op.out)
     made = f.body.add(
         flow.If(
             f.get(op.condition), types=types, then=regions[0], otherwise=regions[1], cold=op.cold
@@ -467,6 +489,8 @@ def form_ctas(kernel: Kernel, ctx: Context) -> None:
     (loop,) = loops
     schedule = Schedule.from_attributes(kernel.schedule)
     homes = take_homes(kernel)
+    schedule = operand_swizzles(ctx, schedule, rewrite.uses(kernel.body), homes)
+    ctx.schedule, kernel.schedule = schedule, schedule.as_attributes()
     axes = Axes(kernel.body)
     check_schedule(kernel, ctx)
     check_swizzles(ctx, schedule, kernel.body)
@@ -479,8 +503,9 @@ def form_ctas(kernel: Kernel, ctx: Context) -> None:
         ctx, axes, kernel, loop, threads
     ):
         axes = Axes(kernel.body)
-    team = choose_team(ctx, axes, kernel.body, schedule)
+    team = team_of_pins(choose_team(ctx, axes, kernel.body, schedule), axes, homes)
     frames = Frames(ctx, kernel.body, axes, team, schedule.vector)
+    pin_layouts(ctx, frames, kernel.body, homes)
     role = Region()
     group = role.add_arg(Scalar(S32), "group")
     top = Region(kernel.body.args)

@@ -18,6 +18,7 @@ from tilec.ir.types import Register, Shared
 from tilec.layout.linear import Layout, LayoutRefusal
 from tilec.layout.matrices import matrix_plan
 from tilec.layout.teams import team_a, team_b
+from tilec.passes.form_tiles import in_layout
 from tilec.passes.forming import Forming
 
 Operand = Callable[[Value[Any], str, list[bool]], Value[Shared]]
@@ -40,7 +41,7 @@ def form_mma(f: Forming, op: tile.Dot, register: Register, operand: Operand) -> 
     made = MmaProduct(
         a,
         b,
-        acc=f.get(op.acc),
+        acc=in_layout(f, f.get(op.acc), register.layout),
         type=register,
         a_by=brought_by(a, team_a(*shape)),
         b_by=brought_by(b, team_b(*shape)),

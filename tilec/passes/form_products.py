@@ -28,6 +28,7 @@ from tilec.layout.shared import swizzle_of
 from tilec.passes.base import Context
 from tilec.passes.check_schedule import BadChoices, impossible, nearest
 from tilec.passes.form_mma import form_mma
+from tilec.passes.form_tiles import in_layout
 from tilec.passes.forming import Forming, users
 from tilec.passes.mapping import (
     STRIPES_BYTES,
@@ -255,7 +256,7 @@ def _remark(f: Forming, load: tile.Load, plan: Mapped, stages: int) -> None:
 def form_dot(f: Forming, op: tile.Dot) -> None:
     """One product by the instruction that fits, its operands where that takes them."""
     f.body.loc = op.loc
-    register = f.frames.register(op.out)
+    register = f.frames.frame(op.out)
     types = (op.a.type.dtype, op.b.type.dtype)
     depth = int(op.a.type.shape[1])
     if instruction_of(f.ctx, op, *types, depth, register, f.team) == "wgmma":
@@ -280,7 +281,8 @@ def _form_wgmma(f: Forming, op: tile.Dot, register: Register) -> None:
         f.body.add(cta.Publish())
         f.sync()
     out = Flight(register.dtype, register.shape, register.layout)
-    flight = f.body.add(cta.Product(a, b, type=out, acc=f.get(op.acc)), op.out.name).out
+    acc = in_layout(f, f.get(op.acc), register.layout)
+    flight = f.body.add(cta.Product(a, b, type=out, acc=acc), op.out.name).out
     f.body.add(cta.Commit())
     f.flying.append(op)
     if len(used) == 2 and _is_continued(f, op):
@@ -289,14 +291,14 @@ def _form_wgmma(f: Forming, op: tile.Dot, register: Register) -> None:
     f.over.update(f.flying)
     f.flying.clear()
     settled = f.body.add(cta.Settle((flight,), pending=0), op.out.name).settled[0]
-    if used or isinstance(f.get(op.acc).type, Flight):
+    if used or isinstance(acc.type, Flight):
         f.sync()
     f.values[op.out] = settled
 
 
 def _wgmma_refusal(f: Forming, op: tile.Dot) -> str | None:
     types, depth = (op.a.type.dtype, op.b.type.dtype), int(op.a.type.shape[1])
-    return wgmma_refusal(f.ctx, *types, depth, f.frames.register(op.out), f.team)
+    return wgmma_refusal(f.ctx, *types, depth, f.frames.frame(op.out), f.team)
 
 
 def _is_continued(f: Forming, op: tile.Dot) -> bool:
@@ -438,7 +440,8 @@ def _put_operand(f: Forming, source: Value[Any], which: str, summed: int) -> Val
     free = either_axis(type.dtype) and f.team.groups == 1
     turned = along == 0 if free else summed == 0
     rows, columns = shape[::-1] if turned else shape
-    layout = shared_layout((rows * f.team.groups, columns), type.dtype, 1)
+    swizzle = f.swizzles.get(source)
+    layout = shared_layout((rows * f.team.groups, columns), type.dtype, 1, swizzle)
     shared = Shared(type.dtype, layout.shape, layout)
     buffer = _free_buffer(f, which, shared, source.name or which)
     if f.team.groups > 1:

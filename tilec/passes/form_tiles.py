@@ -7,6 +7,7 @@ lanes of a warp, warps of a group.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -57,7 +58,7 @@ def in_layout(f: Forming, value: Value[Any], layout: Layout) -> Value[Any]:
     if not isinstance(value.type, Register) or value.type.layout == layout:
         return value
     if register_moves(value.type.layout, layout) is None:
-        again = recomputed(f.body, value, layout)
+        again = _read_so(f, value, layout) or recomputed(f.body, value, layout)
         if again is not None:
             return again
     dtype = value.type.dtype
@@ -74,6 +75,20 @@ def in_layout(f: Forming, value: Value[Any], layout: Layout) -> Value[Any]:
     wider = f.body.add(math.Cast(value, dtype=F32 if dtype.is_float else S32)).out
     moved = _through_shared(f, wider, layout)
     return f.body.add(math.Cast(moved, dtype=dtype), value.name).out
+
+
+def _read_so(f: Forming, value: Value[Any], layout: Layout) -> Value[Any] | None:
+    """A tile just read from shared memory, read in the layout instead; the first read is dead then.
+
+    Law: between two reads of shared memory with nothing but reads between them, nothing changes.
+    """
+    read = value.owner
+    latest = itertools.takewhile(lambda op: isinstance(op, cta.Get), reversed(f.body.region.ops))
+    if not isinstance(read, cta.Get) or read not in latest:
+        return None
+    wanted = Register(value.type.dtype, value.type.shape, layout)
+    made = cta.Get(read.x, instruction="load", type=wanted)
+    return f.body.add(made, value.name).out
 
 
 def _through_shared(f: Forming, value: Value[Register], layout: Layout) -> Value[Any]:

@@ -59,6 +59,8 @@ class Forming:
     """Accesses of tiles that wait for others of the same array (``crossings``)."""
     homes: dict[Value[Any], author.Home] = field(default_factory=dict)
     """What the author pinned."""
+    swizzles: dict[Value[Any], int] = field(default_factory=dict)
+    """Swizzles that the author pinned, of operands that products alone read from buffers."""
     stored: dict[Value[Any], tuple[Value[Any], Register]] = field(default_factory=dict)
     """Tiles that lie in shared memory as values: where, and what reading one gives."""
     put_in: dict[Value[Any], Region] = field(default_factory=dict)

@@ -6,7 +6,8 @@ classes and so the same layout, and nothing needs to move. Other frames are free
 rows are reduced, ``blocked`` otherwise, with the contiguous axis along the lanes. A vector along
 one class is the slice of a frame: each thread keeps what its own elements meet.
 
-Invariant: two tiles with the same axis classes have the same layout. Nothing here adds ops.
+Invariant: two tiles with the same axis classes have the same layout, unless the author pinned one
+of them to another (``pinned_layouts``). Nothing here adds ops.
 """
 
 from __future__ import annotations
@@ -138,6 +139,7 @@ class Frames:
     ) -> None:
         self.ctx, self.region, self.axes, self.team, self.vector = ctx, region, axes, team, vector
         self.frames: dict[Classes, Layout] = {}
+        self.pinned: dict[Value[Any], Layout] = {}
         values, uses = _tiles(region), rewrite.uses(region)
         # Axes along which computed operands are summed, where shared memory has to have those last.
         self.summed = {
@@ -149,6 +151,7 @@ class Frames:
         for op in region.walk():
             if isinstance(op, tile.Dot):
                 self._accumulator_frame(op)
+        self.fixed = set(self.frames)
         reduced = {
             (axes.all_of(tiles[0]), axis)
             for op in region.walk()
@@ -166,14 +169,32 @@ class Frames:
             if len(classes) > 1 and None not in classes and classes not in self.frames:
                 rowwise = (classes, len(classes) - 1) in reduced
                 try:
-                    self.frames[classes] = self._free_frame(classes, rowwise)
+                    self.frames[classes] = self.free(classes, rowwise)
                 except Refused as refusal:
                     raise refused(_maker(value), str(refusal)) from None
 
     def register(self, value: Value[Any]) -> Register:
-        """The register type of a tile in one group."""
+        """The register type of a tile in one group: as the author pinned it, or as its frame."""
+        if value not in self.pinned:
+            return self.frame(value)
+        layout = self.pinned[value]
+        return Register(value.type.dtype, layout.shape, layout)
+
+    def frame(self, value: Value[Any]) -> Register:
+        """The register type that a tile has unless it is pinned to another."""
         layout = self.layout(self.axes.all_of(value))
         return Register(value.type.dtype, layout.shape, layout)
+
+    def adopt(self, value: Value[Any], layout: Layout) -> bool:
+        """Make a tile's layout that of all tiles along its axes, where nothing else fixes that."""
+        classes = self.axes.all_of(value)
+        met = len(classes) == 1 and any(classes[0] in others for others in self.frames)
+        known = classes in self.frames or (len(classes) == 1 and not met)
+        if not known or classes in self.fixed or None in classes:
+            return False
+        self.frames[classes] = layout
+        self.fixed.add(classes)
+        return True
 
     def size(self, axis: AxisClass) -> int:
         """Extent of a class in one group."""
@@ -218,7 +239,8 @@ class Frames:
             raise refused(op, f"a product of one {'row' if rows is None else 'column'}")
         return self.size(rows), self.size(columns)
 
-    def _free_frame(self, classes: Classes, rowwise: bool) -> Layout:
+    def free(self, classes: Classes, rowwise: bool) -> Layout:
+        """The layout of tiles that no product fixes, for work along rows or on each element."""
         shape = tuple(self.size(c) for c in classes if c is not None)
         contiguous = self._contiguous(classes)
         along = classes[contiguous]
