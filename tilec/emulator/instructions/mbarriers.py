@@ -270,7 +270,7 @@ def _wait(bind: Bind) -> Step:
         for warp in g.active_warps():
             barrier.passed[warp] = (barrier.phase - 1, bind.at)
         if g.cta.machine.recorder is not None:
-            g.cta.machine.recorder.passes(g.active_warps(), barrier)
+            g.cta.machine.recorder.passes(g.cta, g.active_warps(), barrier)
         order_of(g.cta).acquire(g.active_warps(), barrier.over)
         write(g, np.bool_(True))
         return None

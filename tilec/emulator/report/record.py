@@ -36,7 +36,6 @@ class Mark:
     """The barrier's address or number; of a product its instruction."""
     round: int
     needed: int = 0
-    waited: bool = False
     after: Mark | None = None
     """What whoever fills it waited for before: the stage that it fills was free then."""
 
@@ -161,6 +160,7 @@ class Recorder(ProductWatcher):
 
     def _new_trace(self, cta: Any) -> Trace:
         self._close_last()
+        self._flights, self._marks, self._kept = {}, {}, []
         machine = cta.machine
         self.room = room(cta.threads, machine.program.static_shared + machine.dynamic_shared)
         self.traces.append(Trace(cta.index, len(self.traces) < TIMED))
@@ -250,13 +250,13 @@ class Recorder(ProductWatcher):
         made.needed += 1
         self._event(warp).arrives.append(made)
 
-    def passes(self, warps: list[int], barrier: Any) -> None:
+    def passes(self, cta: Any, warps: list[int], barrier: Any) -> None:
         """Warps have waited for the last phase of an mbarrier."""
         made = self.mark("mbarrier", barrier, barrier.address, barrier.phase - 1)
-        made.waited = True
+        trace = self._trace(cta)
         for warp in warps:
             self._event(warp).awaits = made
-            self.traces[-1].last_wait[warp] = made
+            trace.last_wait[warp] = made
 
     def meets(self, warps: list[int], barrier: Any, number: int, round: int, waits: bool) -> None:
         """Warps come to a named barrier, and have waited there for the others."""

@@ -179,7 +179,7 @@ class Replay:
         cycles = max((w.clock for w in self.warps.values()), default=0.0)
         engines = {name: _merged(times) for name, times in self.busy.items()}
         cycles = max([cycles, *(spans[-1].end for spans in engines.values() if spans)])
-        left = any(w.place < len(w.taken) for w in self.warps.values())
+        left = not all(self._ended(warp) for warp in self.warps.values())
         over = {m: d for m, d in self.due.items() if m.needed and d.came == m.needed}
         marks = {m: (d.begun, d.time) for m, d in over.items()}
         spans = {n: w.spans for n, w in self.warps.items()}
@@ -187,6 +187,14 @@ class Replay:
         for warp in self.warps.values():
             spent.update(warp.spent)
         return Timed(self.trace, cycles, spans, engines, marks, spent, left)
+
+    def _ended(self, warp: _Warp) -> bool:
+        """Whether a warp came to its end: in a run that hangs it did not."""
+        if not warp.taken or warp.place < len(warp.taken):
+            return False
+        last = warp.taken[-1][0]
+        ends = self.steps[last].at.parts[0] in ("ret", "exit", "trap")
+        return ends or last == len(self.steps) - 1
 
     def _push(self, warp: _Warp) -> None:
         heapq.heappush(self.queue, (warp.clock, warp.number))
