@@ -39,6 +39,7 @@ PIPELINE: tuple[str, ...] = (
     "split-by-predicates",
     # tile -> cta: who computes it, where, and when
     "form-ctas",
+    "share-loads",
     "split-roles",
     "pipeline-products",
     "overlap-stores",
@@ -125,6 +126,7 @@ def settled_facts(kernel: Kernel) -> Facts:
     """
     facts = recorded_facts(kernel)
     largest = max((size for _, size in kernel.schedule.get("tiles", ())), default=1)
+    largest *= max(kernel.schedule.get("cluster", ()), default=1)
     cap = max(WIDEST_VECTOR, 1 << max(largest - 1, 0).bit_length())
     multiples = tuple((name, min(multiple, cap)) for name, multiple in facts.multiples)
     return replace(facts, extents=(), multiples=multiples)

@@ -194,6 +194,7 @@ BUGS: dict[str, Planted] = {
     "apply-tiles": Planted("softmax", quotient_upside_down),
     "split-by-predicates": Planted("triangle", a_condition_is_gone),
     "form-ctas": Planted("softmax", edges_end_one_later),
+    "share-loads": Planted("product", rows_of_the_other_operand),
     "split-roles": Planted("product", rows_of_the_other_operand),
     "pipeline-products": Planted("product", both_groups_take_the_first_rows),
     "overlap-stores": Planted("product", one_piece_twice),

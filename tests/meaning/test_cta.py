@@ -24,7 +24,10 @@ from tilec.ir.levels import LEVELS, cta, flow, math
 from tilec.ir.parser import parse_module
 
 GOLDEN = Path(__file__).resolve().parents[1] / "cta"
-BY_THE_RUN = {"cta.grid", "cta.role", "cta.index", "cta.count", "cta.ring", "flow.yield"}
+BY_THE_RUN = {
+    "cta.grid", "cta.role", "cta.index", "cta.count", "cta.ring", "flow.yield",
+    "cluster.shape", "cluster.rank", "cluster.index", "cluster.count",
+}  # fmt: skip
 """What ``run`` and ``Group.region`` give their meaning to."""
 
 

@@ -19,7 +19,14 @@ from tilec.source import SourceFile
 from tilec.targets import by_name
 
 TARGET = by_name("90")
-CTA_PASSES = ("form-ctas", "split-roles", "pipeline-products", "overlap-stores", "weave")
+CTA_PASSES = (
+    "form-ctas",
+    "share-loads",
+    "split-roles",
+    "pipeline-products",
+    "overlap-stores",
+    "weave",
+)
 
 
 def sizes_of(kernel: Kernel, arrays: dict[str, np.ndarray]) -> dict[str, int]:

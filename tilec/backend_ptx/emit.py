@@ -69,6 +69,8 @@ class _Writer:
         limits = f".maxntid {self.entry.attributes['threads']},1,1"
         if any(isinstance(op, ptx.SetMaxRegisters) for op in walk(self.entry.body)):
             limits += " .minnctapersm 1"
+        if "cluster" in self.entry.attributes:
+            limits += f" .explicitcluster .reqnctapercluster {self.entry.attributes['cluster']},1,1"
         opening = f"(\n{listed}\n)" if listed else "()"
         return [f".visible .entry {self.entry.name}{opening} {limits}", "{"]
 

@@ -215,6 +215,19 @@ def _barrier_sync(op: ptx.BarrierSync, at: Registers) -> Iterator[Step]:
     yield Step(("bar.sync ", at(op.id)[0], f", {op.threads}"))
 
 
+@template(ptx.Mapa)
+def _mapa(op: ptx.Mapa, at: Registers) -> Iterator[Step]:
+    (out,) = at.owned(op.out)
+    head = ("mapa.shared::cluster.u32 ", out, ", ", at(op.address)[0], ", ", at(op.rank)[0])
+    yield Step(head, (out,))
+
+
+@template(ptx.ClusterSync)
+def _cluster_sync(op: ptx.ClusterSync, at: Registers) -> Iterator[Step]:
+    yield Step(("barrier.cluster.arrive.aligned",))
+    yield Step(("barrier.cluster.wait.aligned",))
+
+
 @template(ptx.BarrierArrive)
 def _barrier_arrive(op: ptx.BarrierArrive, at: Registers) -> Iterator[Step]:
     yield Step(("bar.arrive ", at(op.id)[0], f", {op.threads}"))
@@ -230,7 +243,7 @@ def _mbarrier_init(op: ptx.MbarrierInit, at: Registers) -> Iterator[Step]:
 def _mbarrier_arrive(op: ptx.MbarrierArrive, at: Registers) -> Iterator[Step]:
     place = _place(op.address, op.offset, at)
     kind, count = (".expect_tx", f", {op.bytes}") if op.bytes else ("", "")
-    head = f"mbarrier.arrive{kind}.shared::cta.b64 _, "
+    head = f"mbarrier.arrive{kind}.shared::{'cluster' if op.cluster else 'cta'}.b64 _, "
     yield Step(_guarded(op.guard, at, head, *place, count))
 
 
@@ -267,19 +280,30 @@ def _async_arrive(op: ptx.AsyncArrive, at: Registers) -> Iterator[Step]:
 # --- TMA ---------------------------------------------------------------------------------------
 
 
-def _tile_of(op: ptx.TmaLoad | ptx.TmaStore, at: Registers) -> list[Piece]:
+def _tile_of(op: ptx.TmaLoad | ptx.TmaMulticast | ptx.TmaStore, at: Registers) -> list[Piece]:
     coordinates = [at(value)[0] for value in op.coordinates]
     return ["[", at(op.map)[0], ", ", *braced(coordinates), "]"]
 
 
-@template(ptx.TmaLoad)
-def _tma_load(op: ptx.TmaLoad, at: Registers) -> Iterator[Step]:
+def _tensor_load(
+    op: ptx.TmaLoad | ptx.TmaMulticast, at: Registers, more: str, *last: Piece
+) -> Step:
     head = (
         f"cp.async.bulk.tensor.{len(op.coordinates)}d"
-        ".shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        f".shared::cluster.global.tile.mbarrier::complete_tx::bytes{more} "
     )
     to, barrier = _place(op.address, op.offset, at), _place(op.barrier, 0, at)
-    yield Step(_guarded(op.guard, at, head, *to, ", ", *_tile_of(op, at), ", ", *barrier))
+    return Step(_guarded(op.guard, at, head, *to, ", ", *_tile_of(op, at), ", ", *barrier, *last))
+
+
+@template(ptx.TmaLoad)
+def _tma_load(op: ptx.TmaLoad, at: Registers) -> Iterator[Step]:
+    yield _tensor_load(op, at, "")
+
+
+@template(ptx.TmaMulticast)
+def _tma_multicast(op: ptx.TmaMulticast, at: Registers) -> Iterator[Step]:
+    yield _tensor_load(op, at, ".multicast::cluster", ", ", at(op.mask)[0])
 
 
 @template(ptx.TmaStore)

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tilec.ir.clusters import shares
 from tilec.ir.core import Kernel, Op, Value
 from tilec.ir.levels import cta
 from tilec.ir.types import Shared, TensorMap
 from tilec.ir.verify import Fault
 from tilec.layout.linear import LayoutRefusal
 from tilec.layout.shared import swizzle_of
-from tilec.layout.tma import boxes
+from tilec.layout.tma import cut_boxes
 
 
 def copy_faults(kernel: Kernel) -> Iterator[Fault]:
@@ -25,7 +26,8 @@ def copy_faults(kernel: Kernel) -> Iterator[Fault]:
         if isinstance(op, cta.Load):
             parts = op.ring.type.parts
             if 0 <= op.part < len(parts):
-                yield from _misfits(op, op.source, parts[op.part], op.axes, op.origin)
+                count = shares(kernel, op.ring, op.part)
+                yield from _misfits(op, op.source, parts[op.part], op.axes, op.origin, count)
         elif isinstance(op, cta.StoreTile):
             yield from _misfits(op, op.target, op.x.type, op.axes, op.origin)
 
@@ -36,6 +38,7 @@ def _misfits(
     tile: Any,
     axes: Sequence[int],
     origin: Sequence[Value[Any]],
+    count: int = 1,
 ) -> Iterator[Fault]:
     made, kind = target.owner, target.type
     if not (
@@ -65,7 +68,7 @@ def _misfits(
                 {axes[a]: e for a, e in zip(b.axes, b.extents, strict=True)}.get(x, 1)
                 for x in made.axes
             )
-            for b in (boxes(tile.layout, tile.dtype.bits) if whole else ())
+            for b in (cut_boxes(tile.layout, tile.dtype.bits, count).boxes if whole else ())
         ]
     except LayoutRefusal as refusal:
         yield Fault(op, f"no TMA copy writes this tile: {refusal}")

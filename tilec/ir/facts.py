@@ -78,6 +78,8 @@ class Schedule:
 
     checks: bool | None = None
     """Whether assertions and prints are compiled; they are if nothing is said."""
+    cluster: tuple[int, ...] = ()
+    """CTAs of a cluster along the last two axes of the grid, which share operand tiles."""
 
     def merged(self, other: Schedule) -> Schedule:
         """This schedule with every choice that ``other`` makes taken over."""

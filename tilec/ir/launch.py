@@ -34,6 +34,7 @@ ATTRIBUTES: dict[str, Any] = {
     "shared_bytes": int,
     "parameters": tuple[tuple[Any, ...], ...],
     "grid": int | tuple[Any, ...],
+    "cluster": int,
 }
 """Every kernel attribute, and the kind of its value."""
 

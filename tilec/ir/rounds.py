@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tilec.ir.core import Kernel, Op, Region, Value
-from tilec.ir.levels import cta, flow, math
+from tilec.ir.levels import cluster, cta, flow, math
 from tilec.ir.places import linear
 from tilec.ir.verify import Fault
 
@@ -199,8 +199,12 @@ class _Counter:
         op = value.owner
         if isinstance(op, cta.ExtentOf):
             return ("extent", op.array.type.shape[op.axis])
-        if isinstance(op, cta.CtaIndex | cta.CtaCount):
+        if isinstance(
+            op, cta.CtaIndex | cta.CtaCount | cluster.ClusterIndex | cluster.ClusterCount
+        ):
             return op.name
+        if isinstance(op, cluster.Rank):
+            return (op.name, op.axis)
         if isinstance(op, cta.ReadScalar):
             # Both roles read it of the same launch; nothing says that it changes in between.
             return ("read", op.array.name, *(self.key(v) for v in op.origin))

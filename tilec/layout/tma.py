@@ -11,7 +11,7 @@ bytes or to the swizzle atom. Whether the global tensor can be mapped is not ask
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilec.layout.linear import Layout, LayoutRefusal
 from tilec.layout.shared import CHUNK_BYTES, Stripes, atom_bytes, stripes, swizzle_of
@@ -78,6 +78,35 @@ def boxes(layout: Layout, element_bits: int) -> list[Box]:
                 f"is no multiple of {align}"
             )
     return out
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Boxes that are loaded in equal shares: those of the first one, and the way to the next."""
+
+    boxes: tuple[Box, ...]
+    rows: int
+    """Along the last axis of each box, from one share to the next."""
+    bytes: int
+    """Of shared memory, from one share of a box to the next."""
+
+
+def cut_boxes(layout: Layout, element_bits: int, shares: int) -> Cut:
+    """Cut each box of a tile into ``shares`` along its rows; refuses what does not cut evenly."""
+    whole = boxes(layout, element_bits)
+    if shares == 1:
+        return Cut(tuple(whole), 0, 0)
+    if layout.rank != 2:
+        raise LayoutRefusal(f"a row of {layout.shape[0]} elements is not cut into shares")
+    width, height = whole[0].extents
+    rows, size = height // shares, whole[0].bytes // shares
+    align = max(128, atom_bytes(swizzle_of(layout)))
+    if height % shares or size % align:
+        raise LayoutRefusal(
+            f"a box of {width} x {height} does not cut into {shares} shares of whole {align} bytes"
+        )
+    first = (replace(box, extents=(width, rows), bytes=size) for box in whole)
+    return Cut(tuple(first), rows, size)
 
 
 def folded_box(layout: Layout, element_bits: int) -> Box | None:

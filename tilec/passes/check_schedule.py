@@ -20,6 +20,7 @@ from tilec.ir.core import Kernel, Op
 from tilec.ir.declare import Refused
 from tilec.ir.facts import Schedule
 from tilec.ir.levels import tile
+from tilec.ir.levels.cluster import MOST_CTAS
 from tilec.ir.types import Array, Index, is_symbol
 from tilec.layout.shared import SPANS
 from tilec.passes.axes import Axes, combined
@@ -131,7 +132,7 @@ def check_schedule(kernel: Kernel, ctx: Context) -> None:
     asked = _Asked(kernel, ctx)
     faults = [
         *asked.tiles(), *asked.counts(), *asked.warpgroups(), *asked.registers(),
-        *asked.swizzles(), *asked.vector(),
+        *asked.swizzles(), *asked.vector(), *asked.cluster(),
     ]  # fmt: skip
     if faults:
         raise BadChoices(faults)
@@ -281,6 +282,23 @@ class _Asked:
             elif any(result in behind for result in op.results):
                 behind.update(op.operands)
         return dict(reversed(found.items()))
+
+    def cluster(self) -> Iterator[BadChoice]:
+        """CTAs along two axes, in powers of two, few enough for one cluster."""
+        value = self.schedule.cluster
+        if not value:
+            return
+        good = len(value) == 2 and all(n > 0 and n & (n - 1) == 0 for n in value)
+        if not good or value[0] * value[1] > MOST_CTAS:
+            yield impossible(
+                "cluster", value, "it has a power of two of CTAs along each of the grid's last "
+                f"two axes, at most {MOST_CTAS} in all", "such as `cluster=2:1`", self.at,
+            )  # fmt: skip
+        elif value != (1, 1) and not self.ctx.target.has_clusters:
+            yield impossible(
+                "cluster", value, f"{self.ctx.target.name} has no clusters",
+                "leave it out, or compile for sm_90a", self.at,
+            )  # fmt: skip
 
     def vector(self) -> Iterator[BadChoice]:
         """A power of two of elements that one access can move."""

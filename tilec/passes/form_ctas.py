@@ -19,12 +19,13 @@ from math import gcd
 from typing import Any
 
 from tilec.ir import rewrite
+from tilec.ir.clusters import ALONE
 from tilec.ir.core import Builder, Kernel, Op, Region, Value
 from tilec.ir.declare import Refused
 from tilec.ir.facts import Schedule
 from tilec.ir.levels import cta, flow, math, parts, tile
 from tilec.ir.types import BOOL, S32, Index, Register, Scalar, Tile
-from tilec.passes import form_checks, form_places, form_scans  # noqa: F401  (they register their forms)
+from tilec.passes import clusters, form_checks, form_places, form_scans  # noqa: F401  (forms)
 from tilec.passes.axes import Axes, AxisClass, combined_axis, combined_tiles
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.check_schedule import check_schedule
@@ -340,11 +341,14 @@ def _grid(f: Forming, loop: tile.Parallel) -> tuple[list[Value[Scalar]], Value[S
         counts.append(f.top.add(math.CeilDiv(whole, by), f"tiles_{arg.name}").out)
     if not counts:
         raise refused(loop, "a parallel loop needs an axis")
+    counts = clusters.blocks(f, counts)
     total = product(f.top, counts, "total")
     ctas = total
     if f.schedule.persistent:
-        sms = constant(f.top, f.ctx.target.sms, "sms")
+        sms = constant(f.top, f.ctx.target.sms // (f.cluster[0] * f.cluster[1]), "sms")
         ctas = f.top.add(math.Min(total, sms), "ctas").out
+    if f.cluster != ALONE:
+        ctas = clusters.ctas_of(f, ctas)
     f.top.add(cta.Grid(ctas))
     return counts, total
 
@@ -354,10 +358,9 @@ def _one_tile(
 ) -> None:
     f.body.loc = loop.loc
     both = len(loop.sizes) >= 2 and all(loop.sizes[-2:])
-    group = (f.schedule.group or 1) if both else 1
-    for arg, size, place in zip(
-        loop.body.args, loop.sizes, places(f.body, number, counts, group), strict=True
-    ):
+    group = max(1, (f.schedule.group or 1) // f.cluster[0]) if both else 1
+    found = clusters.own_places(f, places(f.body, number, counts, group))
+    for arg, size, place in zip(loop.body.args, loop.sizes, found, strict=True):
         if size == 0:
             f.values[arg] = place
             continue
@@ -465,11 +468,10 @@ def _all_inside(
 
 def _role(f: Forming, loop: tile.Parallel, uses: Uses) -> None:
     counts, total = _grid(f, loop)
-    index = f.top.add(cta.CtaIndex(), "cta").out
+    index, stride = clusters.numbering(f)
     if not f.schedule.persistent:
         _one_tile(f, loop, index, counts, uses)
         return
-    stride = f.top.add(cta.CtaCount(), "count").out
     body = Region()
     number = body.add_arg(Scalar(S32), "tile")
     with f.body.inside(body):
@@ -510,6 +512,10 @@ def form_ctas(kernel: Kernel, ctx: Context) -> None:
     group = role.add_arg(Scalar(S32), "group")
     top = Region(kernel.body.args)
     f = Forming(ctx, kernel, schedule, axes, team, frames, Builder(top), Builder(role), group)
+    f.cluster = clusters.asked_shape(ctx, kernel, schedule)
+    if f.cluster != ALONE:
+        clusters.check_cluster(ctx, axes, loop, f.cluster)
+        f.padded = frozenset(clusters.padded_axes(ctx, axes, loop, f.cluster))
     f.crossed = crossed_arrays(kernel.body)
     f.late = late_accesses(kernel.body)
     for arg in kernel.body.args:

@@ -72,6 +72,12 @@ class Forming:
     """Assertions and prints, by their places in what the kernel lists (``form_checks``)."""
     full: frozenset[AxisClass] = frozenset()
     """Axes along which the tile at hand is known to have no edge."""
+    cluster: tuple[int, int] = (1, 1)
+    """CTAs of a cluster along the last two axes of the grid (``clusters``)."""
+    ranks: dict[int, Value[Scalar]] = field(default_factory=dict)
+    """This CTA's place in its cluster, by axis."""
+    padded: frozenset[AxisClass] = frozenset()
+    """Axes along which a cluster may have tiles beyond the end."""
     without_edge: set[Value[Any]] = field(default_factory=set)
     """Indices of loops none of whose tiles has an edge inside."""
 
@@ -166,6 +172,8 @@ class Forming:
         """Whether a tile along the index may be partial."""
         if index in self.without_edge or self.axes.of(index, 0) in self.full:
             return False
+        if self.padded and self.axes.of(index, 0) in self.padded:
+            return True
         return may_be_partial(self.ctx, index, index.type.size)
 
     def sync(self) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilec.ir.core import Op, Region, Value
-from tilec.ir.levels import cta, flow, math
+from tilec.ir.levels import cluster, cta, flow, math
 from tilec.ir.types import DType, Register, Scalar
 
 Bounds = tuple[int, int]
@@ -68,10 +68,12 @@ class Ranges:
             return None
         if isinstance(op, math.Constant):
             return int(op.value), int(op.value)
-        if isinstance(op, cta.ExtentOf | cta.CtaIndex):
+        if isinstance(op, cta.ExtentOf | cta.CtaIndex | cluster.ClusterIndex):
             return 0, whole[1]
-        if isinstance(op, cta.CtaCount):
+        if isinstance(op, cta.CtaCount | cluster.ClusterCount):
             return 1, whole[1]
+        if isinstance(op, cluster.Rank):
+            return 0, cluster.MOST_CTAS - 1
         if isinstance(op, cta.Coordinates):
             return 0, int(value.type.shape[op.axis]) - 1
         if isinstance(op, math.Where):

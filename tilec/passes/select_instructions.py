@@ -11,13 +11,15 @@ from __future__ import annotations
 from typing import Any
 
 from tilec.ir import rewrite
+from tilec.ir.clusters import ALONE, cluster_shape
 from tilec.ir.core import Kernel, Op, Region, Value
 from tilec.ir.declare import Refused
-from tilec.ir.levels import cta, math, ptx
+from tilec.ir.levels import cluster, cta, math, ptx
 from tilec.ir.types import Array, Scalar
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.select import control, load_rules
 from tilec.passes.select.copies import arrivals_of_copies
+from tilec.passes.select.peers import cluster_rank, releasing_ctas
 from tilec.passes.select.rings import RingRecord
 from tilec.passes.select.selector import Selector, lowers, register_kind
 
@@ -68,6 +70,26 @@ def _count(sel: Selector, op: cta.CtaCount) -> None:
     sel.set(op.out, sel.build.add(ptx.Special(register="nctaid.x")).out)
 
 
+@lowers(cluster.Shape)
+def _cluster(sel: Selector, op: cluster.Shape) -> None:
+    sel.kernel.attributes["cluster"] = op.shape[0] * op.shape[1]
+
+
+@lowers(cluster.Rank)
+def _rank(sel: Selector, op: cluster.Rank) -> None:
+    sel.set(op.out, cluster_rank(sel, op.axis))
+
+
+@lowers(cluster.ClusterIndex)
+def _cluster_index(sel: Selector, op: cluster.ClusterIndex) -> None:
+    sel.set(op.out, sel.build.add(ptx.Special(register="clusterid.x")).out)
+
+
+@lowers(cluster.ClusterCount)
+def _cluster_count(sel: Selector, op: cluster.ClusterCount) -> None:
+    sel.set(op.out, sel.build.add(ptx.Special(register="nclusterid.x")).out)
+
+
 @lowers(cta.Role)
 def _stray_role(sel: Selector, op: cta.Role) -> None:
     raise Refused("roles stand in the kernel's body only")
@@ -102,6 +124,8 @@ def select_instructions(kernel: Kernel, ctx: Context) -> None:
             sel.op(op)
     _init_barriers(sel, roles)
     control.lower_roles(sel, roles)
+    if cluster_shape(kernel) != ALONE:
+        sel.build.add(ptx.ClusterSync())  # no CTA ends while others may reach into it
     body = Region(kernel.body.args, [*sel.kernel_entry.region.ops, *sel.body.ops])
     rewrite.remove_duplicates(body)
     rewrite.remove_dead(body)
@@ -112,6 +136,7 @@ def select_instructions(kernel: Kernel, ctx: Context) -> None:
 def _init_barriers(sel: Selector, roles: list[cta.Role]) -> None:
     """One thread initialises every mbarrier; then all threads see them."""
     made = {value: r for value, r in sel.records.items() if isinstance(r, RingRecord)}
+    clustered = cluster_shape(sel.kernel) != ALONE
     if not made:
         return
     first = sel.alu("setp.eq.u32", sel.thread(), 0, kind="pred")
@@ -124,6 +149,7 @@ def _init_barriers(sel: Selector, roles: list[cta.Role]) -> None:
                 for role in roles
                 if any(isinstance(o, cta.Release) and o.ring is value for o in role.body.walk())
             )
+            releasing *= releasing_ctas(sel, value)
             filling = int(ring.tma_bytes > 0) + arrivals_of_copies(sel.kernel, value, roles)
             for stage in range(ring.stages):
                 full = ring.full + 8 * stage
@@ -136,6 +162,9 @@ def _init_barriers(sel: Selector, roles: list[cta.Role]) -> None:
         sel.build.add(ptx.Yield(()))
     empty = Region([], [ptx.Yield(())])
     sel.build.add(ptx.If(first, types=(), then=body, otherwise=empty))
+    if clustered:
+        sel.build.add(ptx.ClusterSync())
+        return
     threads = sel.kernel.attributes["threads"]
     sel.build.add(ptx.BarrierSync(sel.constant(0), threads=threads))
 

@@ -26,6 +26,7 @@ from tilec.interp.machine import MEANINGS as ON_TILES
 from tilec.interp.machine import Held, Machine, held, line_of
 from tilec.interp.memory import InterpretError, Memory
 from tilec.interp.numbers import Data
+from tilec.ir.clusters import partners
 from tilec.ir.core import Op, Region, Value
 from tilec.ir.declare import Effects
 from tilec.ir.levels import cta, flow, math
@@ -77,6 +78,18 @@ class Shelf:
     tiles: list[SharedTile] = field(default_factory=list)
     turns: dict[Value[Any], set[int]] = field(default_factory=dict)
     """For each token, the groups that may go."""
+    peers: list[Shelf] = field(default_factory=list)
+    """Those of all CTAs of the cluster, by rank; its own among them."""
+    rank: int = 0
+    shape: tuple[int, int] = (1, 1)
+
+    def partners(self, ring: Value[Any]) -> list[RingState]:
+        """The ring in each CTA that loads of this one reach."""
+        own = self.rings[ring]
+        if not own.op.shared_along:
+            return [own]
+        ranks = partners(self.shape, own.op.shared_along, self.rank)
+        return [self.peers[rank].rings[ring] for rank in ranks]
 
 
 @dataclass(eq=False)
@@ -129,6 +142,11 @@ class Group:
             return "the kernel"
         several = self.role.warps > self.role.group
         return f"{self.role.label} {self.number}" if several else self.role.label
+
+    @property
+    def cta(self) -> int:
+        """The number of its CTA."""
+        return int(self.machine.iteration) - 1
 
     @property
     def wide(self) -> bool:

@@ -13,14 +13,16 @@ import numpy as np
 from tilec.interp.cta.faults import ProtocolFault
 from tilec.interp.cta.group import FlightState, Group, Pending, Steps, StoreState, meaning
 from tilec.interp.cta.memory_meanings import origin_of, read_tile, write_tile
-from tilec.interp.cta.shared import Slot, View, new_tile, said
+from tilec.interp.cta.shared import RingState, Slot, View, new_tile, said
 from tilec.interp.elementwise import settle
 from tilec.interp.machine import Held
 from tilec.interp.numbers import Data
 from tilec.interp.tile_meanings import product, read_as_tf32
+from tilec.ir.clusters import shared_along, sharers
 from tilec.ir.core import Value
 from tilec.ir.levels import cta, mma
 from tilec.ir.types import Shared
+from tilec.layout.tma import cut_boxes
 
 # --- what a CTA has ----------------------------------------------------------------------------
 
@@ -47,15 +49,22 @@ def _acquire(g: Group, op: cta.Acquire) -> Steps:
     g.acquired[op.ring] = number + 1
     slot = Slot(ring, number, op, g, filling=True)
     needed, place = slot.round * ring.consumers, slot.place
+    reached = g.shelf.partners(op.ring)
+
+    def released() -> int:
+        return min(other.released[place] for other in reached)
 
     def what() -> str:
         return (
-            f"stage {place} of {ring.name} to be empty (released {ring.released[place]} times, "
+            f"stage {place} of {ring.name} to be empty (released {released()} times, "
             f"{needed} are needed)"
         )
 
-    yield Pending(lambda: ring.released[place] >= needed, what, op)
-    slot.start()
+    yield Pending(lambda: released() >= needed, what, op)
+    if ring.op.shared_along:
+        ring.arm(place, slot.round)
+    else:
+        slot.start()
     g.slots = [*(s for s in g.slots if not s.over), slot]
     return slot
 
@@ -74,7 +83,7 @@ def _wait(g: Group, op: cta.Wait) -> Steps:
             f"{needed} are needed)"
         )
 
-    yield Pending(lambda: ring.filled[place] >= needed, what, op)
+    yield Pending(lambda: ring.is_full(place, slot.round), what, op)
     g.slots = [*(s for s in g.slots if not s.over), slot]
     return slot
 
@@ -90,7 +99,37 @@ def _load(g: Group, op: cta.Load) -> None:
     slot = _of_ring(g, g.machine.values[op.stage], op.ring)
     shape = slot.parts[op.part].data.shape
     tile = read_tile(g, op, g.memory(op.source), shape, None)
-    slot.land(op.part, op).data[...] = tile
+    if not slot.ring.op.shared_along:
+        slot.land(op.part, op).data[...] = tile
+        return
+    slot.issue(op.part, op)
+    ranks = sharers(g.shelf.shape, shared_along(op.ring, op.part), g.shelf.rank)
+    share = _share_of(op, len(ranks), ranks.index(g.shelf.rank))
+    for rank in ranks:
+        ring = g.shelf.peers[rank].rings[op.ring]
+        key = (op.part, g.shelf.rank)
+        target = ring.bring(slot.place, slot.round, key, _brought(g, ring, rank))
+        for piece in share:
+            target.data[piece] = tile[piece]
+
+
+def _share_of(op: cta.Load, count: int, number: int) -> list[tuple[slice, ...]]:
+    """The pieces of a tile that one of ``count`` CTAs loads for all."""
+    part = op.ring.type.parts[op.part]
+    assert isinstance(part, Shared)
+    cut = cut_boxes(part.layout, part.dtype.bits, count)
+    pieces = []
+    for box in cut.boxes:
+        at = list(box.origin)
+        at[box.axes[-1]] += number * cut.rows
+        extents = dict(zip(box.axes, box.extents, strict=True))
+        pieces.append(tuple(slice(a, a + extents[n]) for n, a in enumerate(at)))
+    return pieces
+
+
+def _brought(g: Group, ring: RingState, rank: int) -> int:
+    """How many shares fill a stage of a CTA."""
+    return sum(len(sharers(g.shelf.shape, along, rank)) for along in ring.op.shared_along)
 
 
 @meaning(mma.Copy)

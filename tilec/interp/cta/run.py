@@ -1,4 +1,4 @@
-"""Run a kernel at level ``cta`` on NumPy arrays, one CTA after another.
+"""Run a kernel at level ``cta`` on NumPy arrays, one CTA, or cluster of them, after another.
 
 Groups of roles are coroutines: whoever can go on does, in the order in which the kernel lists
 them; when nobody can, that is a ``Deadlock`` that says what each of them waits for. Global memory
@@ -25,8 +25,9 @@ from tilec.interp.elementwise import settle
 from tilec.interp.machine import held, line_of
 from tilec.interp.memory import InterpretError, Memory
 from tilec.interp.numbers import Data
+from tilec.ir.clusters import cluster_shape, place_of
 from tilec.ir.core import Kernel, Value
-from tilec.ir.levels import cta
+from tilec.ir.levels import cluster, cta
 from tilec.ir.types import Scalar
 
 _OF_A_CTA = (cta.Buffer, cta.MakeRing, cta.Turns)
@@ -87,7 +88,7 @@ def _launch(kernel: Kernel, values: dict[Value[Any], Any], wide: bool) -> None:
     for op in kernel.body.ops:
         if isinstance(op, cta.Grid):
             count = int(host.number_of(op.count))
-        elif isinstance(op, (*_PER_CTA, cta.Role)):
+        elif isinstance(op, (*_PER_CTA, cta.Role, cluster.Shape)):
             continue
         elif per_cta.isdisjoint(op.operands):
             host.now(op)
@@ -95,35 +96,61 @@ def _launch(kernel: Kernel, values: dict[Value[Any], Any], wide: bool) -> None:
             per_cta.update(op.results)
     if count > _MOST_CTAS:
         raise InterpretError(f"{count} CTAs are more than anybody waits for here")
-    for number in range(count):
-        _run_one(kernel, dict(values), number, count, wide)
+    shape = cluster_shape(kernel)
+    together = shape[0] * shape[1]
+    if count % together:
+        raise InterpretError(f"a grid of {count} CTAs is no whole number of clusters of {together}")
+    for first in range(0, count, together):
+        shelves: list[Shelf] = []
+        groups: list[Group] = []
+        for rank in range(together):
+            shelf = Shelf(peers=shelves, rank=rank, shape=shape)
+            shelves.append(shelf)
+            groups += _groups_of(kernel, dict(values), first + rank, count, shelf, wide)
+        _run_groups(groups)
 
 
-_PER_CTA = (cta.CtaIndex, cta.CtaCount, *_OF_A_CTA)
+_PER_CTA = (
+    cta.CtaIndex, cta.CtaCount, cluster.Rank, cluster.ClusterIndex, cluster.ClusterCount,
+    *_OF_A_CTA,
+)  # fmt: skip
 
 
-def _run_one(
-    kernel: Kernel, values: dict[Value[Any], Any], number: int, count: int, wide: bool
-) -> None:
+def _groups_of(
+    kernel: Kernel,
+    values: dict[Value[Any], Any],
+    number: int,
+    count: int,
+    shelf: Shelf,
+    wide: bool,
+) -> list[Group]:
+    """The groups of one CTA, whose shared memory is new."""
     roles = [op for op in kernel.body.ops if isinstance(op, cta.Role)]
-    shelf = Shelf()
+    together = shelf.shape[0] * shelf.shape[1]
     setup = Group(None, 0, values, shelf, number + 1, wide)
     for op in kernel.body.ops:
         if isinstance(op, cta.CtaIndex):
             values[op.out] = held(np.int32(number))
         elif isinstance(op, cta.CtaCount):
             values[op.out] = held(np.int32(count))
+        elif isinstance(op, cluster.Rank):
+            values[op.out] = held(np.int32(place_of(shelf.shape, shelf.rank)[op.axis]))
+        elif isinstance(op, cluster.ClusterIndex):
+            values[op.out] = held(np.int32(number // together))
+        elif isinstance(op, cluster.ClusterCount):
+            values[op.out] = held(np.int32(count // together))
         elif isinstance(op, cta.MakeRing):
             shelf.rings[op.out] = RingState(op, _consumers(roles, op.out), wide)
             values[op.out] = shelf.rings[op.out]
-        elif not isinstance(op, cta.Role | cta.Grid) and any(v not in values for v in op.results):
+        elif not isinstance(op, cta.Role | cta.Grid | cluster.Shape) and any(
+            v not in values for v in op.results
+        ):
             setup.now(op)
-    groups = [
+    return [
         Group(role, group, dict(values), shelf, number + 1, wide)
         for role in roles
         for group in range(role.warps // role.group)
     ]
-    _run_groups(groups, number)
 
 
 def _consumers(roles: Sequence[cta.Role], ring: Value[Any]) -> int:
@@ -136,8 +163,8 @@ def _consumers(roles: Sequence[cta.Role], ring: Value[Any]) -> int:
     return sum(role.warps // role.group for role in releasing)
 
 
-def _run_groups(groups: Sequence[Group], number: int) -> None:
-    """Let groups go on until all have ended."""
+def _run_groups(groups: Sequence[Group]) -> None:
+    """Let groups of CTAs that run together go on until all have ended."""
     left: dict[Group, tuple[Steps, Pending | None]] = {g: (g.role_steps(), None) for g in groups}
     while left:
         moved = False
@@ -150,12 +177,18 @@ def _run_groups(groups: Sequence[Group], number: int) -> None:
             except StopIteration:
                 del left[group]
             except ProtocolFault as fault:
-                raise _in_cta(fault, number) from None
+                raise _in_cta(fault, group.cta) from None
         if not moved:
             waits = {g: p for g, (_, p) in left.items() if p is not None}
-            said = [f"{g.name} waits for {p.what()}{_at(p)}" for g, p in waits.items()]
-            first = next(iter(waits.values()))
-            raise Deadlock([f"in CTA {number} {said[0]}", *said[1:]], line_of(first.op))
+            said = [f"{_who(g, waits)} waits for {p.what()}{_at(p)}" for g, p in waits.items()]
+            who, first = next(iter(waits.items()))
+            raise Deadlock([f"in CTA {who.cta} {said[0]}", *said[1:]], line_of(first.op))
+
+
+def _who(group: Group, waiting: Mapping[Group, Pending]) -> str:
+    """A group's name, with its CTA where several wait."""
+    several = len({g.cta for g in waiting}) > 1
+    return f"{group.name} of CTA {group.cta}" if several else group.name
 
 
 def _advance(steps: Steps) -> Pending:

@@ -74,6 +74,10 @@ def new_tile(type: Any, wide: bool) -> SharedTile:
     return SharedTile(np.full(tuple(int(e) for e in type.shape), empty, empty.dtype))
 
 
+ARMED = "armed"
+"""What a stage of a shared ring gets from its own producer, beside the shares of all."""
+
+
 @dataclass(eq=False)
 class RingState:
     """The stages of one ring."""
@@ -85,6 +89,11 @@ class RingState:
     stages: list[list[SharedTile]] = field(default_factory=list)
     filled: list[int] = field(default_factory=list)
     released: list[int] = field(default_factory=list)
+    _needed: int = 0
+    brought: list[set[Any]] = field(default_factory=list)
+    """Of a ring that CTAs share: what has arrived in each stage in the round at hand."""
+    begun: list[int] = field(default_factory=list)
+    """Of such a ring: rounds of each stage that somebody began to fill."""
 
     def __post_init__(self) -> None:
         """All stages are empty."""
@@ -94,6 +103,45 @@ class RingState:
             self.stages.append([new_tile(part, self.wide) for part in type.parts])
             self.filled.append(0)
             self.released.append(0)
+            self.brought.append(set())
+            self.begun.append(0)
+
+    def arm(self, place: int, round: int) -> None:
+        """The CTA's own producer says that the stage is being filled."""
+        self._begin(place, round).add(ARMED)
+
+    def bring(self, place: int, round: int, key: Any, shares: int) -> SharedTile:
+        """The tile that a share of a part goes to; with the last of all shares the stage is full.
+
+        A stage that its own producer has not armed yet is not full: it counts with that.
+        """
+        arrived = self._begin(place, round)
+        if key in arrived:
+            raise ProtocolFault(f"part {key[0]} of a stage of {self.name} is loaded twice")
+        arrived.add(key)
+        self._needed = shares + 1
+        tile: SharedTile = self.stages[place][key[0]]
+        return tile
+
+    def is_full(self, place: int, round: int) -> bool:
+        """Whether a stage has been filled in a round."""
+        if not self.op.shared_along:
+            return self.filled[place] > round
+        if self.begun[place] == round + 1 and len(self.brought[place]) == self._needed:
+            self.filled[place] = round + 1
+        return self.filled[place] > round
+
+    def _begin(self, place: int, round: int) -> set[Any]:
+        """What has arrived in this round; the first to come finds nothing of an earlier one."""
+        if self.begun[place] == round:
+            self.is_full(place, round - 1)
+            self.begun[place] = round + 1
+            self.brought[place] = set()
+            for tile in self.stages[place]:
+                tile.data[...] = poison_of(tile.data)
+                tile.writings.clear()
+                tile.readings.clear()
+        return self.brought[place]
 
     @property
     def name(self) -> str:
@@ -137,15 +185,19 @@ class Slot:
 
     def land(self, part: int, op: Op) -> SharedTile:
         """The tile that a copy fills; with the last one the stage is full."""
+        self.issue(part, op)
+        if self.over:
+            self.ring.filled[self.place] += 1
+        return self.parts[part]
+
+    def issue(self, part: int, op: Op) -> None:
+        """A copy of one part starts; with the last one the producer is done with the stage."""
         if not self.filling:
             raise ProtocolFault(f"{said(op)} fills a stage that was waited for, not acquired")
         if part in self.loaded:
             raise ProtocolFault(f"part {part} of the stage of {said(self.op)} is loaded twice")
         self.loaded.add(part)
-        if len(self.loaded) == len(self.parts):
-            self.over = True
-            self.ring.filled[self.place] += 1
-        return self.parts[part]
+        self.over = len(self.loaded) == len(self.parts)
 
     def give_back(self, op: Op) -> None:
         """The holder is done with the stage."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from tilec.ir.levels import (
     along,
     author,
+    cluster,
     cta,
     flow,
     fold,
@@ -38,7 +39,7 @@ from tilec.ir.types import (
 LEVELS: dict[str, tuple[tuple[str, ...], tuple[type[Type], ...]]] = {
     "tile": (("tile", "along", "author", "parts", "math", "flow"), (Array, Scalar, Index, Tile)),
     "cta": (
-        ("cta", "fold", "memory", "mma", "piece", "math", "flow"),
+        ("cta", "cluster", "fold", "memory", "mma", "piece", "math", "flow"),
         (Array, Scalar, Register, Flight, Shared, Ring, Free, Slot, TensorMap, cta.Token),
     ),
     "ptx": (("ptx",), (Array, Scalar, Bits)),
@@ -49,6 +50,7 @@ __all__ = [
     "LEVELS",
     "along",
     "author",
+    "cluster",
     "cta",
     "flow",
     "fold",

@@ -125,12 +125,13 @@ class MakeRing(Op, name="cta.ring", effects=Effects.MAKES):
 
     Full completes when one producer has armed it and the bytes of all parts have landed; empty
     when every warp of every releasing role has released. ``offset`` (bytes) and ``barriers``
-    (byte offset of the first mbarrier) are set by the shared-memory placement.
+    (byte offset of the first mbarrier) are set by the placement; ``shared_along``: ``cluster``.
     """
 
     type: Type = result_type()
     offset: int = attribute(default=-1)
     barriers: int = attribute(default=-1)
+    shared_along: tuple[tuple[int, ...], ...] = attribute(default=())
     out: Value[Ring] = result()
 
 

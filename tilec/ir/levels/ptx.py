@@ -356,6 +356,22 @@ class BarrierSync(Op, name="ptx.bar_sync", effects=Effects.ORDERS):
     threads: int = attribute()
 
 
+class Mapa(Op, name="ptx.mapa"):
+    """``mapa.shared::cluster.u32``: where a shared address lies in the CTA of a rank."""
+
+    address: Value[Bits] = operand()
+    rank: Value[Bits] = operand()
+    out: Value[Bits] = result()
+
+    def infer(self) -> Sequence[Type]:
+        """One 32-bit register."""
+        return [Bits("b32", 1)]
+
+
+class ClusterSync(Op, name="ptx.cluster_sync", effects=Effects.ORDERS):
+    """``barrier.cluster.arrive.aligned`` and ``barrier.cluster.wait.aligned`` by all threads."""
+
+
 class BarrierArrive(Op, name="ptx.bar_arrive", effects=Effects.ORDERS):
     """``bar.arrive id, threads``."""
 
@@ -372,12 +388,16 @@ class MbarrierInit(Op, name="ptx.mbarrier_init", effects=Effects.ORDERS):
 
 
 class MbarrierArrive(Op, name="ptx.mbarrier_arrive", effects=Effects.ORDERS):
-    """``mbarrier.arrive``; with ``bytes`` > 0, ``mbarrier.arrive.expect_tx``."""
+    """``mbarrier.arrive``; with ``bytes`` > 0, ``mbarrier.arrive.expect_tx``.
+
+    With ``cluster`` the address is one of the cluster's (``mapa``), maybe of another CTA.
+    """
 
     address: Value[Bits] = operand()
     guard: Value[Bits] | None = operand(optional=True, default=None)
     offset: int = attribute(default=0)
     bytes: int = attribute(default=0)
+    cluster: bool = attribute(default=False)
 
 
 class MbarrierWait(Op, name="ptx.mbarrier_wait", effects=Effects.ORDERS):
@@ -425,6 +445,21 @@ class TmaLoad(Op, name="ptx.tma_load", effects=Effects.READS | Effects.WRITES):
     map: Value[Bits] = operand()
     address: Value[Bits] = operand()
     barrier: Value[Bits] = operand()
+    guard: Value[Bits] = operand()
+    coordinates: tuple[Value[Bits], ...] = operands()
+    offset: int = attribute(default=0)
+
+
+class TmaMulticast(Op, name="ptx.tma_multicast", effects=Effects.READS | Effects.WRITES):
+    """The load of ``ptx.tma_load`` with ``.multicast::cluster``.
+
+    Bytes and signal go to the same places in the shared memory of each CTA of ``mask`` (b16).
+    """
+
+    map: Value[Bits] = operand()
+    address: Value[Bits] = operand()
+    barrier: Value[Bits] = operand()
+    mask: Value[Bits] = operand()
     guard: Value[Bits] = operand()
     coordinates: tuple[Value[Bits], ...] = operands()
     offset: int = attribute(default=0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tilec.ir.clusters import shared_along, shares
 from tilec.ir.core import Kernel, Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, ptx
@@ -12,7 +14,8 @@ from tilec.ir.resources import part_offsets, shared_bytes
 from tilec.ir.types import Shared, TensorMap
 from tilec.layout.linear import Layout, LayoutRefusal
 from tilec.layout.shared import atom_bytes, row_major, stripes, swizzle_of, swizzled
-from tilec.layout.tma import boxes
+from tilec.layout.tma import boxes, cut_boxes
+from tilec.passes.select.peers import own_share, release_everywhere, shared_axes
 from tilec.passes.select.selector import PtxValue, Selector, lowers, record
 
 
@@ -150,6 +153,9 @@ def _wait(sel: Selector, op: cta.Wait) -> None:
 @lowers(cta.Release)
 def _release(sel: Selector, op: cta.Release) -> None:
     ring = record(sel, op.ring, RingRecord)
+    if any(shared_axes(op.ring)):
+        release_everywhere(sel, op.ring, ring.empty, sel.get(op.slot))
+        return
     address = _stage_address(sel, sel.get(op.slot), 8)
     sel.build.add(ptx.MbarrierArrive(address, guard=sel.lane_zero(), offset=ring.empty))
 
@@ -289,7 +295,7 @@ def _tensor_map(sel: Selector, op: cta.TensorMapOf) -> None:
 def _coordinates(
     sel: Selector,
     target: MapRecord,
-    origin: tuple[Value[Any], ...],
+    origin: Mapping[int, PtxValue],
     axes: tuple[int, ...],
     shift: tuple[int, ...],
 ) -> tuple[PtxValue, ...]:
@@ -297,7 +303,7 @@ def _coordinates(
     along = dict(zip(axes, shift, strict=True))
     found = []
     for axis in target.axes:
-        at = sel.get(origin[axis])
+        at = origin[axis]
         offset = along.get(axis, 0)
         found.append(sel.alu("add.s32", at, offset) if offset else at)
     return tuple(found)
@@ -327,18 +333,23 @@ def _load(sel: Selector, op: cta.Load) -> None:
     view = View(part, ring.part_offsets[op.part], stage, ring.stage_bytes)
     address = view_address(sel, view)
     barrier = full_barrier(sel, ring, stage)
-    for box in boxes(part.layout, part.dtype.bits):
+    along = shared_along(op.ring, op.part)
+    cut = cut_boxes(part.layout, part.dtype.bits, shares(sel.kernel, op.ring, op.part))
+    origin, mask = {axis: sel.get(at) for axis, at in enumerate(op.origin)}, None
+    if along:
+        share = own_share(sel, along)
+        mask = share.mask
+        address = sel.alu("mad.lo.u32", share.number, cut.bytes, address)
+        rows = op.axes[cut.boxes[0].axes[-1]]
+        origin[rows] = sel.alu("mad.lo.s32", share.number, cut.rows, origin[rows])
+    for box in cut.boxes:
         _check_box(target, {op.axes[a]: e for a, e in zip(box.axes, box.extents, strict=True)})
-        sel.build.add(
-            ptx.TmaLoad(
-                target.address,
-                address,
-                barrier,
-                sel.elected(),
-                _coordinates(sel, target, op.origin, op.axes, box.origin),
-                offset=box.shared_offset,
-            )
-        )
+        at = _coordinates(sel, target, origin, op.axes, box.origin)
+        to, first, by = target.address, sel.elected(), box.shared_offset
+        if mask is None:
+            sel.build.add(ptx.TmaLoad(to, address, barrier, first, at, offset=by))
+        else:
+            sel.build.add(ptx.TmaMulticast(to, address, barrier, mask, first, at, offset=by))
 
 
 @lowers(cta.StoreTile)
@@ -346,6 +357,7 @@ def _store(sel: Selector, op: cta.StoreTile) -> None:
     target = record(sel, op.target, MapRecord)
     view = record(sel, op.x, View)
     address = view_address(sel, view)
+    origin = {axis: sel.get(at) for axis, at in enumerate(op.origin)}
     for box in boxes(window_layout(view), view.type.dtype.bits):
         _check_box(target, {op.axes[a]: e for a, e in zip(box.axes, box.extents, strict=True)})
         sel.build.add(
@@ -353,7 +365,7 @@ def _store(sel: Selector, op: cta.StoreTile) -> None:
                 target.address,
                 address,
                 sel.leader(),
-                _coordinates(sel, target, op.origin, op.axes, box.origin),
+                _coordinates(sel, target, origin, op.axes, box.origin),
                 offset=box.shared_offset,
             )
         )
