@@ -138,7 +138,7 @@ CASES = {
         Schedule(repacks=(("w", 1),)),
     ),
     "batches of odd rows": Case(
-        BATCHED, {"x": odd(3, 40, 37), "w": odd(3, 70, 37)}, tn, 3,
+        BATCHED, {"x": odd(3, 40, 38), "w": odd(3, 70, 38)}, tn, 3,
         Schedule(repacks=(("x", 1), ("w", 1))),
     ),
     "batches last": Case(
