@@ -46,6 +46,10 @@ KNOWN_SIZES = ((65, 72, 40), (17, 20, 7), (70, 1, 1))
 KNOWN = ("k", "n", "nk", "m")
 """Axes that the program knows: K alone, N alone, both, M alone."""
 
+REPACKED = ("f16", "bf16", "e4m3", "e5m2", "s8", "u8", "u8*s8", "tf32", "f32-as-tf32")
+REPACKED_SIZES = ((65, 72, 40), (17, 20, 7), (200, 136, 72), (63, 33, 100), (257, 129, 33))
+"""Products whose operands are copied before they are read, where TMA cannot read them."""
+
 
 @dataclass(frozen=True)
 class ProductCase:
@@ -56,13 +60,15 @@ class ProductCase:
     sizes: tuple[int, int, int]
     known: str
     seed: int
+    repacked: bool = False
 
     @property
     def name(self) -> str:
         """All that the case is, in words."""
         sizes = "x".join(map(str, self.sizes))
         known = f"known-{self.known}" if self.known else "unknown"
-        return f"product {self.types} {self.form} {sizes} {known} seed={self.seed}"
+        how = " repacked" if self.repacked else ""
+        return f"product {self.types} {self.form} {sizes} {known}{how} seed={self.seed}"
 
     @property
     def text(self) -> str:
@@ -91,7 +97,8 @@ class ProductCase:
                 f"        c[{i}, {j}] = acc\n"
             )
         head = f"kernel f(a: {left}[{m}, {k}], b: {right}[{n}, {k}], c: out {summed}[{m}, {n}]):\n"
-        return f"{head}    for {names} in parallel({loops}):\n{body}"
+        pins = "    schedule repacks.a=1, repacks.b=1\n" if self.repacked else ""
+        return f"{head}{pins}    for {names} in parallel({loops}):\n{body}"
 
 
 def all_cases(seed: int = 0) -> list[ProductCase]:
@@ -104,6 +111,8 @@ def _cases(seed: int) -> Iterator[ProductCase]:
         yield ProductCase(types, form, sizes, "", seed)
     for types, form, sizes, known in product(TYPES, FORMS, KNOWN_SIZES, KNOWN):
         yield ProductCase(types, form, sizes, known, seed)
+    for types, form, sizes in product(REPACKED, FORMS, REPACKED_SIZES):
+        yield ProductCase(types, form, sizes, "", seed, repacked=True)
 
 
 def matching(cases: list[ProductCase], words: str) -> list[ProductCase]:
