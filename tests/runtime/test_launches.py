@@ -187,8 +187,13 @@ def test_torch_lends_for_its_own_calls(driver: _Driver, monkeypatch: pytest.Monk
     assert passed(_Launch.made[0], loaded.compiled)["pointer", "sums"] == 4096
 
 
-@pytest.mark.parametrize(("dtype", "columns", "pitch"), [("bf16", 9, 16), ("u8", 1, 16)])
-def test_rows_start_at_sixteen_bytes(dtype: str, columns: int, pitch: int) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "columns", "pitch"),
+    [("bf16", 9, 16), ("u8", 1, 16), ("bf16", 511, 512), ("bf16", 513, 576), ("f32", 255, 256)],
+)
+def test_rows_start_at_sixteen_bytes_and_long_ones_at_lines(
+    dtype: str, columns: int, pitch: int
+) -> None:
     wanted = [Workspace("w", DTYPES[dtype], (("scalar", "n"), 5, ("extent", "x", 0)))]
     block = block_for(wanted, {"x": (columns,)}, {"n": 3}, 0)
     view = block.at(1 << 20)["w"]

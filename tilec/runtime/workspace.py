@@ -7,7 +7,8 @@ calls from several threads and streams never share what is in use. A stream that
 into a graph gets memory that belongs to the graph.
 
 Invariants: arrays are row-major, each starts at a multiple of 256 bytes, and rows at multiples of
-16 bytes, so every copy engine can reach them (``pipeline.workspace_facts`` promises that).
+16 bytes, so every copy engine can reach them (``pipeline.workspace_facts`` promises that). Long
+rows start at lines of the cache, so that a box of whole lines touches no line more.
 
 Never: waits, or keeps memory of its own.
 """
@@ -29,6 +30,9 @@ from tilec.runtime.specialise import LaunchError
 
 ALIGNMENT = 256
 ROW_ALIGNMENT = 16
+LINE = 128
+"""Bytes of a line of L2; rows of ``LONG_ROW`` bytes and more grow by an eighth at most for it."""
+LONG_ROW = 1024
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,8 @@ def block_for(
         if min(shape) < 0:
             raise LaunchError(f"workspace {item.name} would have the shape {shape}")
         name = item.dtype.name
-        per_row = max(1, ROW_ALIGNMENT // ELEMENT_BYTES[name])
+        long = shape[-1] * ELEMENT_BYTES[name] >= LONG_ROW
+        per_row = max(1, (LINE if long else ROW_ALIGNMENT) // ELEMENT_BYTES[name])
         pitched = (*shape[:-1], -(-max(shape[-1], 1) // per_row) * per_row)
         start = -(-end // ALIGNMENT) * ALIGNMENT
         end = start + prod(max(extent, 1) for extent in pitched) * ELEMENT_BYTES[name]
