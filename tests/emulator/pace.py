@@ -68,7 +68,7 @@ def rows() -> str:
     return "\n".join((
         "| gemm.tk, bf16, 8192³, a block of K of 64 | cycles |",
         "| --- | ---: |",
-        f"| predicted, tensor cores alone | {round(block, -1):.0f} |",
+        f"| predicted, tensor cores alone | {block:.0f} |",
         f"| predicted, with 1/{_SIZE // _BLOCK} of what a tile takes beyond "
         f"({round(rest, -2):.0f}) | {round(predicted(), -1):.0f} |",
         f"| measured on an H200 under load (`{RESULT.name}`) | {round(measured(), -1):.0f} |",
