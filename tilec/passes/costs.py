@@ -34,6 +34,8 @@ LAUNCH_US = 5.2
 """From one launch to the next: its start, the first stage, the last store."""
 MEMORY_SHARE = 0.85
 """Of the bandwidth that the data sheet names, what streaming reads."""
+FEEDING_SHARE = 1.33
+"""How much more than its part of the bandwidth an SM can ask for."""
 SECTOR_BYTES = 32
 LINE_BYTES = 128
 HALF_RATE_MMA = 0.6
@@ -143,7 +145,8 @@ def price(target: Target, work: Work, shape: Shape, shares: int = 1) -> Price:
     if None not in (work.rows, work.columns, work.outer):
         waves = float(-(-tiles * shares // target.sms))
     compute = waves * rounds * each / target.cycles_per_us
-    memory = _bytes(work) / _bytes_per_us(target)
+    feeding = min(1.0, FEEDING_SHARE * tiles * shares / target.sms)
+    memory = _bytes(work) / _bytes_per_us(target) / feeding
     merge = 0.0
     if shares > 1:
         # Each share writes its state and the merge reads it: both meet L2, not memory.

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from tilec.ir import rewrite
-from tilec.ir.core import Kernel
-from tilec.ir.levels import tile
+from tilec.ir.core import Kernel, Value
+from tilec.ir.levels import math, tile
 from tilec.ir.types import Extent, Index, Tile, is_symbol
 from tilec.passes.axes import Axes, AxisClass, combined_axis
 from tilec.passes.base import Context
@@ -126,6 +126,27 @@ class OpenChoices:
             self.ctx.remark(
                 None, f"tiles.{name} = {size}, where {listed} are offered: the first unless pinned"
             )
+
+    def outer(self) -> int | None:
+        """How often tiles stand beside one another, along axes of the grid that have none."""
+        total: int | None = 1
+        for op in self.kernel.body.ops:
+            if isinstance(op, tile.Parallel):
+                for extent, size in zip(op.extents, op.sizes, strict=True):
+                    if size == 0:
+                        many = self.count(extent)
+                        total = None if many is None or total is None else total * many
+        return total
+
+    def count(self, extent: Value[Any]) -> int | None:
+        """The upper bound of an axis of the grid that is not tiled."""
+        op = extent.owner
+        if isinstance(op, math.Constant):
+            return int(op.value)
+        if isinstance(op, tile.ExtentOf):
+            found = op.array.type.shape[op.axis]
+            return found if isinstance(found, int) else self.ctx.facts.extent(found)
+        return None
 
     def record(self) -> None:
         """Write everything that was chosen into the kernel."""

@@ -7,12 +7,13 @@ no warpgroup has).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from tilec.ir.core import Op, Value
 from tilec.ir.declare import Refused
-from tilec.ir.levels import math, tile
+from tilec.ir.levels import tile
 from tilec.passes.axes import AxisClass
 from tilec.passes.check_schedule import BadChoices, impossible
 from tilec.passes.costs import Price, Shape, Work, price
@@ -63,8 +64,8 @@ class ProductTiles(OpenChoices):
         """All products, in text order."""
         return [op for op in self.kernel.body.walk() if isinstance(op, tile.Dot)]
 
-    def products(self, dots: list[tile.Dot]) -> None:
-        """Tile, ring and roles of a kernel with products."""
+    def legal(self, dots: list[tile.Dot]) -> tuple[list[Shape], list[Shape]]:
+        """The tile shapes that honour the pins, and those of them that fit; refused if none do."""
         main = dots[0]
         element = main.a.type.dtype.bytes
         self.fragments = WIDE_FRAGMENTS if element == 8 else 0
@@ -74,6 +75,17 @@ class ProductTiles(OpenChoices):
             for bits in {_first(op): op.out.type.dtype.bits for op in dots}.values()
         )
         live = max(accumulators, live_results(self.axes, self.kernel.body, dots))
+        # A pinned tile may hold more than registers do: it is kept, and what is over spills.
+        for held in (live, accumulators):
+            shapes = self.shapes(main, self.rings, held)
+            fitting = [s for s in shapes if self.fits(s, element, held)]
+            if fitting:
+                return shapes, fitting
+        raise self.no_candidate(main, shapes, element, accumulators)
+
+    def products(self, dots: list[tile.Dot]) -> None:
+        """Tile, ring and roles of a kernel with products."""
+        main = dots[0]
         mapped = self.rings = self.mapped(dots)
         if not mapped:
             # The warps bring operands themselves, which one warpgroup does for itself.
@@ -84,15 +96,8 @@ class ProductTiles(OpenChoices):
                     "the operands, and one warpgroup brings them for itself",
                 )
             self.schedule = replace(self.schedule, warpgroups=None)
+        shapes, fitting = self.legal(dots)
         work = self.work(main)
-        shapes = self.shapes(main, mapped, live)
-        fitting = [s for s in shapes if self.fits(s, element, live)]
-        if not fitting:
-            # A pinned tile may hold more than registers do: it is kept, and what is over spills.
-            shapes = self.shapes(main, mapped, accumulators)
-            fitting = [s for s in shapes if self.fits(s, element, accumulators)]
-        if not fitting:
-            raise self.no_candidate(main, shapes, element, accumulators)
         prices = [price(self.ctx.target, work, shape) for shape in fitting]
         best = cheapest(prices)
         for axis, size in zip(
@@ -106,6 +111,7 @@ class ProductTiles(OpenChoices):
         self.set(group=raster_group(self.ctx.target, work, best.shape), persistent=many)
         self.explain(main, best, prices, shapes)
         if mapped:
+            element = main.a.type.dtype.bytes
             self.set(stages=self.stages(best.shape, element, work.depth, main))
             # A warp that computes the addresses of copies needs its share of registers.
             if self.ctx.target.has_setmaxnreg and not self.copied(dots):
@@ -119,30 +125,31 @@ class ProductTiles(OpenChoices):
             raise Refused("a product along an axis of extent one is not tiled in this version")
         return rows, columns, deep
 
+    def best_of_shares(self, counts: Sequence[int]) -> dict[int, Price]:
+        """The best price for each number of shares in which the loop over K may run."""
+        dots = self.dots()
+        self.known_axes()
+        self.rings = self.mapped(dots)
+        work = self.work(dots[0])
+        if None in (work.rows, work.columns, work.depth, work.outer):
+            return {}
+        _, fitting = self.legal(dots)
+        return {
+            count: cheapest([price(self.ctx.target, work, shape, count) for shape in fitting])
+            for count in counts
+        }
+
     def work(self, main: tile.Dot) -> Work:
         """What the first product amounts to in a launch, as far as sizes are known."""
         rows, columns, deep = self.tiled(main)
-        beside: int | None = 1
-        for op in self.kernel.body.ops:
-            if isinstance(op, tile.Parallel):
-                for extent, size in zip(op.extents, op.sizes, strict=True):
-                    if size == 0:
-                        many = self.count(extent)
-                        beside = None if many is None or beside is None else beside * many
         lines = tuple(self.whole_lines(source_of(operand)[0]) for operand in (main.a, main.b))
         element = main.a.type.dtype.bytes
-        extents = (self.bound(rows), self.bound(columns), self.bound(deep))
-        return Work(*extents, beside, element, (lines[0], lines[1]))
-
-    def count(self, extent: Value[Any]) -> int | None:
-        """The upper bound of an axis of the grid that is not tiled."""
-        op = extent.owner
-        if isinstance(op, math.Constant):
-            return int(op.value)
-        if isinstance(op, tile.ExtentOf):
-            found = op.array.type.shape[op.axis]
-            return found if isinstance(found, int) else self.ctx.facts.extent(found)
-        return None
+        depth = self.bound(deep)
+        for op in self.kernel.body.walk():
+            if isinstance(op, tile.ForShare) and depth is not None:
+                depth = -(-depth // op.count)
+        extents = (self.bound(rows), self.bound(columns), depth)
+        return Work(*extents, self.outer(), element, (lines[0], lines[1]))
 
     def whole_lines(self, operand: Value[Any]) -> bool:
         """Whether the rows of an operand's array start at whole lines of memory.

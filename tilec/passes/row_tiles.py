@@ -138,6 +138,13 @@ class RowTiles(OpenChoices):
         threads = WARP * WARPGROUP_WARPS * (self.schedule.warpgroups or 1)
         self.set(warpgroups=1)
         each = self.elements(max(vectors[along], 2) * VECTORS_IN_FLIGHT, along)
+        bounds = [self.bound(axis) for axis in axes]
+        beside = self.outer()
+        if beside is not None and None not in bounds:
+            # A launch with less work than multiprocessors have threads spreads it over all.
+            total = beside * prod(b for b in bounds if b is not None)
+            while each > vectors[along] and total < threads * each * self.ctx.target.sms:
+                each //= 2
         most = threads * each
         bound = self.bound(along)
         width = MULTIPLE

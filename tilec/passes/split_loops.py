@@ -26,16 +26,21 @@ from typing import Any
 
 from tilec.ir import rewrite
 from tilec.ir.core import Builder, Kernel, Op, Region, Value
-from tilec.ir.declare import Effects
+from tilec.ir.declare import Effects, Refused
 from tilec.ir.levels import flow, math, tile
 from tilec.ir.levels.flow import yielded
-from tilec.ir.types import S32, Array, DType, Index, Scalar, Tile
+from tilec.ir.types import S32, Array, DType, Index, Scalar, Tile, is_symbol
+from tilec.passes.axes import Axes
 from tilec.passes.base import Context, tile_pass
 from tilec.passes.check_schedule import BadChoices, impossible, index_sizes, refuse_unknown_loops
+from tilec.passes.choose_shares import worthwhile_shares
+from tilec.passes.fit_tiles import resize
 from tilec.passes.refusal import refused
 
 MOST_SHARES = 1024
 """More partial states than this are slower to merge than any loop is to run."""
+AHEAD = 16
+"""States that a merge asks for before it waits for the first: memory answers late."""
 
 Neutral = float | int | None
 Merge = Callable[[Builder, list[Value[Any]], list[Value[Any]]], list[Value[Any]]]
@@ -58,9 +63,27 @@ def split_loops(kernel: Kernel, ctx: Context) -> None:
     for name, count in splits:
         if count > 1:
             _split(kernel, name, count, ctx)
+    if not splits:
+        _split_where_it_pays(kernel, ctx)
     ctx.rewrite(kernel.body, _in_order)
     if splits:
         rewrite.remove_dead(kernel.body)
+
+
+def _split_where_it_pays(kernel: Kernel, ctx: Context) -> None:
+    """Split a loop over K that the price of products would have in shares, if a law allows it."""
+    chosen = worthwhile_shares(kernel, ctx)
+    if chosen is None:
+        return
+    name, count, why = chosen
+    _, loop = index_sizes(kernel)[name]
+    try:
+        _split(kernel, name, count, ctx)
+    except Refused as refusal:
+        ctx.remark(loop, f"the loop over {name} runs in order, though {why}: {refusal}")
+        return
+    ctx.remark(loop, why, shares=count)
+    rewrite.remove_dead(kernel.body)
 
 
 def _in_order(op: Op, build: Builder) -> Sequence[Value[Any]] | None:
@@ -237,7 +260,7 @@ def _launches(kernel: Kernel, found: _Found, count: int) -> list[Op]:
         name = f"{value.name or 'state'}_parts"
         parts.append(before.add(tile.Temp(tuple(extents), type=type_), name).out)
     first = _first(found, count, parts, places, shares)
-    second = _second(found, parts, places, shares)
+    second = _second(found, count, parts, places)
     for made in (first, second):
         made.loc = launch.loc
     return [*before.region.ops, first, second]
@@ -360,9 +383,8 @@ def _filled(build: Builder, value: Value[Any], neutral: float | int) -> Value[An
 
 
 def _second(
-    found: _Found, parts: Sequence[Value[Array]], places: Sequence[list[_Place]],
-    shares: Value[Scalar],
-) -> tile.Parallel:  # fmt: skip
+    found: _Found, count: int, parts: Sequence[Value[Array]], places: Sequence[list[_Place]]
+) -> tile.Parallel:
     """The merge of the shares where the loop was, and what stood after the loop."""
     launch, loop = found.launch, found.loop
     at = launch.body.ops.index(loop)
@@ -370,22 +392,61 @@ def _second(
     for arg in launch.body.args:
         mapping[arg] = body.add_arg(arg.type, arg.name)
     _copied(launch.body.ops[:at], body, mapping)
-    build, rounds = Builder(body), Region()
+    build = Builder(body)
     build.loc = loop.loc
-    share = rounds.add_arg(Scalar(S32), "share")
-    state = [rounds.add_arg(v.type, v.name) for v in loop.body.args[1:]]
-    with build.inside(rounds):
+
+    def merged(
+        build: Builder, first: Value[Any], count: int, state: list[Value[Any]]
+    ) -> list[Value[Any]]:
+        """Shares from ``first`` on: all are asked for before the first is waited for."""
         loads = []
-        for value, part, place in zip(state, parts, places, strict=True):
-            where = _subscripts(build, part, place, share, mapping)
-            loads.append(build.add(tile.Load(part, where), value.name).out)
-        build.add(flow.Yield(tuple(found.merge(build, state, loads))))
+        for step in range(count):
+            share = first
+            if step:
+                ahead = build.add(math.Constant(step, Scalar(S32))).out
+                share = build.add(math.Add(first, ahead), "share").out
+            asked = []
+            for value, part, place in zip(state, parts, places, strict=True):
+                where = _subscripts(build, part, place, share, mapping)
+                asked.append(build.add(tile.Load(part, where), value.name).out)
+            loads.append(asked)
+        for asked in loads:
+            state = found.merge(build, state, asked)
+        return state
+
+    state = [mapping.get(v, v) for v in loop.init]
+    together, rest = count // AHEAD * AHEAD, count % AHEAD
     zero = build.add(math.Constant(0, Scalar(S32))).out
-    one = build.add(math.Constant(1, Scalar(S32))).out
-    init = tuple(mapping.get(v, v) for v in loop.init)
-    merged = build.add(flow.For(zero, shares, one, init, body=rounds))
-    for old, new in zip(loop.finals, merged.finals, strict=True):
+    if together > AHEAD:
+        step = build.add(math.Constant(AHEAD, Scalar(S32))).out
+        end = build.add(math.Constant(together, Scalar(S32))).out
+        rounds = Region()
+        share = rounds.add_arg(Scalar(S32), "share")
+        inner = [rounds.add_arg(v.type, v.name) for v in loop.body.args[1:]]
+        with build.inside(rounds):
+            build.add(flow.Yield(tuple(merged(build, share, AHEAD, inner))))
+        state = list(build.add(flow.For(zero, end, step, tuple(state), body=rounds)).finals)
+    elif together:
+        state = merged(build, zero, together, state)
+    if rest:
+        first = build.add(math.Constant(together, Scalar(S32))).out
+        state = merged(build, first, rest, state)
+    for old, new in zip(loop.finals, state, strict=True):
         new.name = old.name
         mapping[old] = new
     _copied(launch.body.ops[at + 1 :], body, mapping)
-    return tile.Parallel(launch.extents, launch.sizes, body)
+    made = tile.Parallel(launch.extents, launch.sizes, body)
+    _own_sizes(made)
+    return made
+
+
+def _own_sizes(launch: tile.Parallel) -> None:
+    """Give the axes of a launch size symbols of its own: what suits products suits no merge."""
+    region = Region()
+    region.ops.append(launch)
+    axes = Axes(region)
+    for arg in launch.body.args:
+        if isinstance(arg.type, Index) and is_symbol(arg.type.size):
+            axis = axes.of(arg, 0)
+            assert axis is not None
+            resize(region, axis, f"{arg.type.size}_merged")
