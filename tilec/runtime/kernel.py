@@ -293,7 +293,8 @@ class Kernel:
             dtype = types[p.name].dtype.name
             alike = [view for name, view in views.items() if types[name].dtype.name == dtype]
             made = arrays_of.empty_like_kind(first.kind, shape, dtype, first.device, alike)
-            given[p.name], views[p.name] = made, arrays_of.view(made, dtype)
+            given[p.name] = made
+            views[p.name] = arrays_of.view(made, dtype if dtype in NIBBLES else None)
         for p in self.parameters:  # the order of the parameters, whatever was given
             if p.name in views:
                 views[p.name] = views.pop(p.name)
