@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from tilec.diagnostics import DiagnosticError, did_you_mean
@@ -50,8 +50,9 @@ def shipped_names() -> list[str]:
     return sorted(f"std.{path.stem}" for path in _SHIPPED.glob("*.tk"))
 
 
+@cache
 def shipped_scope(module: str) -> Scope:
-    """The names of a file that ships with tilec, for the language's own use."""
+    """The names of a file that ships with tilec, read when a program first needs them."""
     return Files(Report()).scope(_shipped(module.removeprefix("std.")), module)
 
 
@@ -122,9 +123,13 @@ class Files:
     # Imports --------------------------------------------------------------------------------
 
     def _import(self, check: Checker, item: ast.Import, folder: Path) -> None:
+        if not item.names and not item.is_file and item.module in shipped_names():
+            read = partial(shipped_scope, item.module)
+            self._bind(check, _library_name(item), Library(item.module, read))
+            return
         file = self._file(item, folder)
         if not item.names:
-            self._bind(check, _library_name(item), Library(item.module, file))
+            self._bind(check, _library_name(item), Library(item.module, lambda: file))
             return
         for wanted in item.names:
             name, alias = wanted.name.id, wanted.alias

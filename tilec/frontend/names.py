@@ -5,7 +5,7 @@ A scope remembers which names were bound in blocks that have ended, only to say 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tilec.frontend import ast
@@ -36,10 +36,15 @@ class Function:
 
 @dataclass(frozen=True)
 class Library:
-    """The names of an imported file."""
+    """The names of an imported file, which may be read only where one of them is used."""
 
     name: str
-    file: Scope
+    read: Callable[[], Scope]
+
+    @property
+    def file(self) -> Scope:
+        """The file's names."""
+        return self.read()
 
 
 Meaning = Expr | Const | ExtentValue | DType | SizeChoice | Function | Library | Broken

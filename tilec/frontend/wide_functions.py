@@ -8,7 +8,6 @@ Never: knows what such a function computes.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 from tilec.frontend import ast
@@ -23,14 +22,6 @@ if TYPE_CHECKING:
 MODULE = "std.doubles"
 
 
-@cache
-def _names() -> Scope:
-    """The names of the shipped file, read when a program first needs them."""
-    from tilec.frontend.imports import shipped_scope
-
-    return shipped_scope(MODULE)
-
-
 def is_wide(*values: Expr) -> bool:
     """Whether values have elements that the functions' instructions do not take."""
     return any(dtype_of(value).name == "f64" for value in values)
@@ -38,7 +29,9 @@ def is_wide(*values: Expr) -> bool:
 
 def wide_function(check: Expressions, name: str, values: list[Expr], span: Span) -> Expr:
     """The shipped function of a name, applied to values of f64."""
-    function = _names().own[name].meaning
+    from tilec.frontend.imports import shipped_scope
+
+    function = shipped_scope(MODULE).own[name].meaning
     assert isinstance(function, Function)
     caller = check.scope
     check.scope = Scope(caller)
