@@ -43,11 +43,9 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "language.md"
 LISTED = {
     "`print` and `assert`": r"^`(print|assert)`",
     "parts and transposes of what a product": r"^(a transpose|part of what|a part of) ",
-    "strict sums of `f64`": r"^a strict sum or product of f64",
     "updates in memory of integers of 8 and 16 bits": r"update",
     "products of what `zeros` or `full` makes": r"^no register layout is known for a tile",
     "`reduce` and `scan` of `f16`": r"are not combined by a function in this version",
-    "combining elements of 64 bits": r"a shuffle moves 32 bits",
     "combining a vector that warps have copies of": r"^some warps of a row hold copies",
     "products of 8-bit elements along a loop pinned": r"^no tensor core .* is no multiple of 32$",
     "homes in shared memory of tiles": r"windows of \d+ rows do not lie evenly",

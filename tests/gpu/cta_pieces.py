@@ -64,8 +64,8 @@ def _spread(dtype: str) -> Case:
 
 
 def cases() -> Iterator[Case]:
-    """Both kinds of parts, in 32-bit elements."""
-    for dtype in ("f32", "s32"):
+    """Both kinds of parts, in elements of one register and of two."""
+    for dtype in ("f32", "s32", "f64", "s64"):
         for name, tile in TILES.items():
             yield _parts(name, tile, dtype)
         yield _spread(dtype)

@@ -43,6 +43,7 @@ kernel columns(x: f32[M, N], w: f32[N], y: out f32[N]):
                 total += sum(x[i, j] * w[j][None, :], axis=0)
         y[j] = total
 """
+DTYPES = {"f32": np.float32, "f64": np.float64}
 SHAPES = [(16, 64), (17, 48), (5, 1), (33, 130), (70, 200), (3, 513)]
 
 
@@ -72,17 +73,19 @@ def on_machine(text: str, arrays: dict[str, np.ndarray], extents: dict[str, int]
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("text", [ROWS, TILES, COLUMNS], ids=["rows", "tiles", "columns"])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_strict_sums_agree_with_the_interpreter_bit_for_bit(
-    text: str, shape: tuple[int, int]
+    text: str, shape: tuple[int, int], dtype: str
 ) -> None:
-    out = shape[1] if text is COLUMNS else shape[0]
-    x, w = values(shape, 1), values(shape[1:], 2)
-    got, want = np.zeros(out, np.float32), np.zeros(out, np.float32)
+    out, kind = shape[1] if text is COLUMNS else shape[0], DTYPES[dtype]
+    text = text.replace("f32", dtype)
+    x, w = values(shape, 1).astype(kind) / 3, values(shape[1:], 2).astype(kind)
+    got, want = np.zeros(out, kind), np.zeros(out, kind)
     on_machine(text, {"x": x, "w": w, "y": got}, {"N": 1024})
     kernel = front(SourceFile("k.tk", text), None, {}, by_name("90")).kernels[0]
     interpret(kernel, {"x": x, "w": w, "y": want})
     assert np.isfinite(want).all()  # of a NaN or an infinity the order does not show
-    np.testing.assert_array_equal(got.view(np.uint32), want.view(np.uint32))
+    np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
 
 
 def test_another_order_has_other_bits() -> None:

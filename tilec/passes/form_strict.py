@@ -13,7 +13,7 @@ from typing import Any
 from tilec.ir.core import Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import fold, math
-from tilec.ir.types import F32, Register, Shared
+from tilec.ir.types import Register, Shared
 from tilec.layout.linear import LayoutRefusal
 from tilec.layout.shared import swizzled
 from tilec.passes.forming import GROUP_BARRIER, Forming
@@ -21,7 +21,7 @@ from tilec.passes.forming import GROUP_BARRIER, Forming
 
 def strict_sum(f: Forming, op: math.Reduce, value: Value[Any], axis: int) -> Value[Register]:
     """The sum or product along an axis of a register tile, which disappears."""
-    if value.type.dtype != F32:
+    if value.type.dtype.bits < 32:
         raise Refused(f"a strict sum or product of {value.type.dtype} is not in this version")
     while value.type.shape[axis] > 1:
         try:

@@ -9,14 +9,12 @@ from __future__ import annotations
 from tilec.ir.declare import Refused
 from tilec.ir.levels import fold, ptx
 from tilec.ir.resources import shared_bytes
-from tilec.ir.types import F32, Bits
+from tilec.ir.types import Bits
 from tilec.layout.linear import Layout
 from tilec.passes.select.registers import combined, from_lane
 from tilec.passes.select.rings import View, view_address
 from tilec.passes.select.selector import PtxValue, Selector, lowers, record
 from tilec.passes.select.widths import repacked, unpacked
-
-_WARP_BYTES = 32 * 4
 
 
 @lowers(fold.Fold)
@@ -65,20 +63,21 @@ def _halved(sel: Selector, op: fold.Fold, parts: list[PtxValue]) -> PtxValue:
 @lowers(fold.FoldWarps)
 def _fold_warps(sel: Selector, op: fold.FoldWarps) -> None:
     type = op.x.type
-    if type.dtype != F32:
+    if not type.dtype.is_float or type.dtype.bits < 32:
         raise Refused(f"parts of {type.dtype} are not exchanged in this version")
     view, role, value = record(sel, op.buffer, View), sel.need_role(), sel.get(op.x)
-    count = value.type.count
-    if shared_bytes(view.type) < _WARP_BYTES * count * role.group_warps * role.groups:
+    count, each = value.type.count, type.dtype.bytes
+    width = f"b{type.dtype.bits}"
+    if shared_bytes(view.type) < 32 * each * count * role.group_warps * role.groups:
         raise Refused("the buffer needs room for every element that the warps hold")
     weight = fold.outermost(type.layout, op.axis).weight
     warp = sel.warp_in_group()
-    base = sel.alu("mad.lo.u32", sel.lane(), 4, view_address(sel, view))
+    base = sel.alu("mad.lo.u32", sel.lane(), each, view_address(sel, view))
 
     def address_of(number: PtxValue) -> PtxValue:
         if role.groups > 1:
             number = sel.alu("mad.lo.u32", sel.group(), role.group_warps, number)
-        return sel.alu("mad.lo.u32", number, _WARP_BYTES * count, base)
+        return sel.alu("mad.lo.u32", number, 32 * each * count, base)
 
     barrier = sel.constant(op.barrier)
     if role.groups > 1:
@@ -86,13 +85,17 @@ def _fold_warps(sel: Selector, op: fold.FoldWarps) -> None:
     mine, other = address_of(warp), address_of(sel.alu("xor.b32", warp, weight))
     for n in range(count):
         part = sel.pick(value, n)
-        store = ptx.Store(mine, part, space="shared", width="b32", offset=128 * n)
+        store = ptx.Store(mine, part, space="shared", width=width, offset=32 * each * n)
         sel.build.add(store)
     sel.build.add(ptx.BarrierSync(barrier, threads=32 * role.group_warps))
     loads = [
         sel.build.add(
             ptx.Load(
-                other, space="shared", width="b32", offset=128 * n, type=Bits(value.type.kind, 1)
+                other,
+                space="shared",
+                width=width,
+                offset=32 * each * n,
+                type=Bits(value.type.kind, 1),
             )
         ).out
         for n in range(count)

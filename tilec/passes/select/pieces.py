@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilec.ir.declare import Refused
 from tilec.ir.levels import piece
 from tilec.layout.linear import Layout
+from tilec.passes.select.registers import from_lane
 from tilec.passes.select.selector import Selector, is_packed, lowers
 
 
@@ -60,12 +61,9 @@ def _same_registers(sel: Selector, op: piece.Close | piece.Spread) -> None:
 
 @lowers(piece.Partner)
 def _partner(sel: Selector, op: piece.Partner) -> None:
-    value = sel.get(op.x)
     dtype = op.x.type.dtype
-    if dtype.bits != 32:
-        raise Refused(f"a shuffle moves 32 bits, not {dtype}")
+    if dtype.bits < 32:
+        raise Refused(f"a shuffle moves 32 bits, or twice as many, not {dtype}")
     weight = piece.lane_weight(op.x.type.layout, op.axis, op.step)
     assert weight is not None
-    kind, count = value.type.kind, value.type.count
-    given = sel.alu("shfl.sync.bfly.b32", value, weight, 31, 0xFFFFFFFF, kind=kind, count=count)
-    sel.set(op.out, given)
+    sel.set(op.out, from_lane(sel, sel.get(op.x), weight))
