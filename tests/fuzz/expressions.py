@@ -36,6 +36,7 @@ INPUT_BOUND, INPUT_GRAIN = 2.0, 2
 _TRIES = 30
 _FAST = {"exp": 2.0**-18, "exp2": 2.0**-19, "log": 2.0**-17, "log2": 2.0**-18, "tanh": 2.0**-10}
 """Errors of functions, a few times what the page of the language allows."""
+_OTHER_SIGN = {"s32": "u32", "u32": "s32", "s64": "u64", "u64": "s64"}
 STATIC = (1, 3, 7, 16, 20, 32)
 
 
@@ -268,6 +269,10 @@ class Expressions:
         return x.said(f"({x.text} {op} {y.text})")
 
     def _unary(self, dtype: str, axes: Axes, depth: int) -> Value:
+        if dtype in _OTHER_SIGN and self.chance.random() < 0.2:
+            self.note("bitcast", dtype)
+            x = self.value(_OTHER_SIGN[dtype], axes, depth)
+            return whole(dtype, f"bitcast[{dtype}]({x.text})", axes)
         x = self.value(dtype, axes, depth)
         op = self.chance.choice(("-", "~", "abs") if dtype in INTEGERS else ("-", "abs"))
         self.note({"-": "negated"}.get(op, op), dtype)

@@ -31,7 +31,7 @@ from tests.gpu.cta_ops import Record, launched_twice, run_chunk, run_named, summ
 from tests.numbers import programs
 from tests.numbers.functions import BUILTIN, SHIPPED, Function, functions
 from tests.numbers.programs import Program
-from tests.numbers.wide_functions import wide_functions
+from tests.numbers.wide_functions import wide_functions, wide_rows
 from tilec.backend_ptx.assemble import AssemblyError, assemble
 from tilec.diagnostics import DiagnosticError
 
@@ -41,7 +41,7 @@ CHUNK = 12
 
 def everything() -> list[Program]:
     """All programs, the exact ones first."""
-    exact = [*programs.programs(whole=True), *wide_functions()]
+    exact = [*programs.programs(whole=True), *wide_functions(), *wide_rows()]
     return [*exact, *functions(BUILTIN), *functions(SHIPPED)]
 
 

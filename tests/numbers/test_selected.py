@@ -13,7 +13,7 @@ import pytest
 
 from tests.gpu.cta_case import fault
 from tests.numbers.programs import Program, alignments, elementwise, reductions, scalars
-from tests.numbers.wide_functions import wide_functions
+from tests.numbers.wide_functions import wide_functions, wide_rows
 from tests.select.simt import Array, Machine
 from tilec.runtime.arrays import ArrayView
 from tilec.runtime.specialise import effective_strides
@@ -24,6 +24,7 @@ FAMILIES: dict[str, tuple[Callable[[], Iterator[Program]], int]] = {
     "reductions": (reductions, 4),
     "alignments": (alignments, 4),
     "functions of f64": (partial(wide_functions, 150), 4),
+    "rows of 64 bits": (wide_rows, 1),
 }
 """Programs, and how many tests share them: they run side by side."""
 

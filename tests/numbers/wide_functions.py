@@ -1,4 +1,4 @@
-"""The functions of f64 on samples of their whole range: what they are tried on, and as programs.
+"""The functions of f64 on samples of their whole range, and what combines 64-bit elements.
 
 They are built from operations that round alike everywhere, so a GPU has to leave the interpreter's
 bits; the interpreter is held to 4 units in the last place by ``tests/lang/test_doubles.py``.
@@ -78,3 +78,34 @@ def wide_functions(count: int = 40_000) -> Iterator[Program]:
                 text = f"from std.math import {name}\n{text}"
             outputs = {"y": unwritten("f64", len(inputs["x0"].values))}
             yield Program(f"function f64 {origin} {name}", text, inputs, outputs)
+
+
+_ROWS = """fn after(a1, b1, a2, b2):
+    return a1 * a2, b1 * a2 + b2
+
+kernel k(x: f64[M, N], n: s64[M, N], y: out f64[M], z: out s64[M, N], t: out s64[M]):
+    for i in parallel(tiles(M)):
+        strict:
+            y[i] = rowsum(x[i, :])
+        scales, states = scan(after, (n[i, :] | 1, n[i, :]), axis=1, identity=(1, 0))
+        z[i, :] = states - cumsum(n[i, :], axis=1, reverse=true)
+        whole, last = reduce(after, (n[i, :] | 1, n[i, :]), axis=1, identity=(1, 0))
+        t[i] = whole ^ last
+"""
+
+
+def wide_rows() -> Iterator[Program]:
+    """Sums in one order, scans and functions of one's own over 64-bit elements, all exact."""
+    for columns in (1, 33, 700):
+        chance = np.random.default_rng(columns)
+        shape = (5, columns)
+        inputs = {
+            "x": given("f64", spread(chance, -30, 30, 5 * columns).reshape(shape)),
+            "n": given("s64", chance.integers(-(2**62), 2**62, shape)),
+        }
+        outputs = {
+            "y": unwritten("f64", 5),
+            "z": unwritten("s64", *shape),
+            "t": unwritten("s64", 5),
+        }
+        yield Program(f"rows of 64 bits {columns}", _ROWS, inputs, outputs)
