@@ -50,6 +50,15 @@ def test_launches_follow_one_another_through_workspace() -> None:
     assert np.array_equal(two(_array(200)), (_array(200) + 1) * 2)
 
 
+def test_a_tile_that_is_counted_keeps_the_size_that_was_pinned() -> None:
+    text = """kernel lengths(x: f32[M, N], y: out f32[M, N]):
+    for i in parallel(tiles(M, 32)):
+        y[i, :] = x[i, :] * cast[f32](len(i))
+"""
+    found = tilec.compile(text).lengths.using(on="emulator")(np.ones((40, 24), np.float32))
+    assert found[:, 0].tolist() == [32] * 32 + [8] * 8
+
+
 def test_an_output_changed_in_place_holds_something() -> None:
     text = (
         "kernel up(a: inout s32[M]):\n    for i in parallel(tiles(M)):\n        a[i] = a[i] + 1\n"

@@ -49,7 +49,10 @@ def interpret(
     """
     dims = bind_dims(kernel, arrays)
     chosen = choose_sizes(kernel, dims) | dict(sizes or {})
-    machine = Machine(chosen, wide=wide, explicit=explicit, lazy=lazy, trace=trace, silent=silent)
+    machine = Machine(
+        chosen, wide=wide, explicit=explicit, lazy=lazy, trace=trace, silent=silent,
+        body=kernel.body,
+    )  # fmt: skip
     for parameter in kernel.body.args:
         name = parameter.name
         if isinstance(parameter.type, Array):

@@ -12,6 +12,7 @@ import numpy as np
 
 from tilec.interp.memory import InterpretError
 from tilec.interp.numbers import Data
+from tilec.ir.checks import UNNAMED
 
 
 class AssertError(InterpretError):
@@ -28,6 +29,12 @@ def printed(text: str, ranges: Sequence[tuple[int, int]], data: Data) -> str:
     place = f"[{', '.join(f'{low}:{high}' for low, high in ranges)}]" if ranges else ""
     shown = np.array2string(data, threshold=64, edgeitems=3) if data.ndim else str(data[()])
     return f"{text}{place}:" + ("\n" if data.ndim > 1 else " ") + shown + "\n"
+
+
+def loops_at(names: Sequence[str], values: Sequence[int]) -> str:
+    """Where the loops around a scalar stand."""
+    pairs = zip(names, values, strict=True)
+    return ", ".join(f"{name} = {value}" for name, value in pairs if name != UNNAMED)
 
 
 def failed(text: str, element: Sequence[int] | None, more: int, beside: str = "") -> str:

@@ -104,6 +104,8 @@ class Machine:
     trace: Trace | None = None
     silent: bool = False
     """Whether nothing is asserted and nothing printed."""
+    body: Region = field(default_factory=Region)
+    """All that is run."""
 
     def count(self, what: str, op: Op) -> None:
         """Note in the trace, if one is kept, that an op did something."""

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from tilec.interp.elementwise import settle
-from tilec.interp.looking import AssertError, failed, printed, text_of
+from tilec.interp.looking import AssertError, failed, loops_at, printed, text_of
 from tilec.interp.machine import Held, Indices, Machine, held, meaning, with_fill
 from tilec.interp.memory import InterpretError, Memory, Selection
 from tilec.interp.numbers import Data, poison, rounded
 from tilec.interp.updates import update_in_order
+from tilec.ir.checks import loops_around
 from tilec.ir.core import Value
 from tilec.ir.declare import Effects
 from tilec.ir.levels import author, parts, tile
@@ -280,7 +281,16 @@ def _assert(machine: Machine, op: author.Assert) -> None:
         return
     first = np.argwhere(~data)[0].tolist()
     element = [low + at for (low, _), at in zip(ranges, first, strict=True)]
-    raise AssertError(failed(text_of(op.text), element, int((~data).sum()) - 1))
+    beside = "" if data.ndim else _loops(machine, op)
+    raise AssertError(failed(text_of(op.text), element, int((~data).sum()) - 1, beside))
+
+
+def _loops(machine: Machine, op: author.Assert) -> str:
+    """Where the loops around an op stand."""
+    around = loops_around(machine.body, op)
+    here = [machine.values[index] for index in around.indices]
+    values = [at.start if isinstance(at, Indices) else int(at.data) for at in here]
+    return loops_at(around.names, values)
 
 
 Ranges = list[tuple[int, int]]

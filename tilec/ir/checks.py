@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from tilec.ir.core import Kernel
+from tilec.ir.core import Kernel, Op, Region, Value
+from tilec.ir.levels import flow, tile
 from tilec.ir.types import DTYPES, F64, S64, Array, DType
 
 WORDS = "checks.words"
@@ -100,3 +101,45 @@ def _sites(kernels: Sequence[Kernel]) -> Iterator[tuple[int, Site]]:
 def launch_of(number: int) -> int:
     """Which launch a site belongs to, from 1 on."""
     return number // _SITES_OF_A_LAUNCH
+
+
+# --- where a site stands --------------------------------------------------------------------------
+
+UNNAMED = "_"
+"""The name of an index that messages do not mention."""
+
+
+@dataclass(frozen=True)
+class Around:
+    """The loops with an index around an op, from the outermost on: names and indices."""
+
+    names: tuple[str, ...]
+    indices: tuple[Value[Any], ...]
+    parallel: int
+    """How many of them are those of the launch."""
+
+
+def loops_around(region: Region, op: Op) -> Around:
+    """The loops that an op stands in."""
+    loops = _path(region, op) or []
+    names, indices, parallel = [], [], 0
+    for loop, body in loops:
+        args = body.args if isinstance(loop, tile.Parallel) else body.args[:1]
+        # A tile of a range has another index of its own, which the values have.
+        cut = {inner.index for inner in body.ops if isinstance(inner, tile.Within)}
+        names += [UNNAMED if arg in cut or not arg.name else arg.name for arg in args]
+        indices += args
+        parallel += len(args) if isinstance(loop, tile.Parallel) else 0
+    return Around(tuple(names), tuple(indices), parallel)
+
+
+def _path(region: Region, op: Op) -> list[tuple[Op, Region]] | None:
+    for here in region.ops:
+        if here is op:
+            return []
+        for nested in here.regions:
+            inner = _path(nested, op)
+            if inner is not None:
+                loops = isinstance(here, tile.Parallel | tile.ForTiles | flow.For)
+                return [(here, nested), *inner] if loops else inner
+    return None

@@ -1,9 +1,10 @@
 """Fit the tiles that an author pinned to what a warpgroup, a CTA and a thread can take.
 
-Law: along a parallel axis on which nothing is combined, a launch over tiles is a launch over tiles
-of any other size. So a tile of 80 rows runs as one of 128, of which the edge is never stored, and
-a tile of 512 columns as two of 256. Sizes that pass judgement here are left alone; an axis that is
-combined, or that runs inside a CTA, keeps its size, and the product is refused where it is formed.
+Law: along a parallel axis on which nothing is combined or counted, a launch over tiles is a launch
+over tiles of any other size. So a tile of 80 rows runs as one of 128, of which the edge is never
+stored, and a tile of 512 columns as two of 256. Sizes that pass judgement here are left alone; an
+axis that is combined, or that runs inside a CTA, keeps its size, and the product is refused where
+it is formed.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def fit_products(
     for place in (0, 1):
         found = {axes.of(op.out, place) for op in dots}
         (axis,) = found if len(found) == 1 else (None,)
-        if axis is None or axis not in free or combined(axes, kernel.body, axis):
+        if axis is None or axis not in free or _has_a_meaning(axes, kernel.body, axis):
             continue
         if not isinstance(axis.size, int):
             continue
@@ -74,7 +75,7 @@ def fit_elements(
     free = [
         axes.of(arg, 0)
         for arg in loop.body.args
-        if isinstance(arg.type, Index) and not combined(axes, kernel.body, axes.of(arg, 0))
+        if isinstance(arg.type, Index) and not _has_a_meaning(axes, kernel.body, axes.of(arg, 0))
     ]
     changed = False
     # A thread has its share of the register file; half of it is for the tile.
@@ -98,6 +99,13 @@ def fit_elements(
         axis.size = wanted
         changed = True
     return changed
+
+
+def _has_a_meaning(axes: Axes, region: Region, axis: AxisClass | None) -> bool:
+    """Whether a result depends on the size along a class: it is combined, or its tiles counted."""
+    return combined(axes, region, axis) or any(
+        isinstance(op, tile.ValidCount) and axes.of(op.index, 0) is axis for op in region.walk()
+    )
 
 
 def _largest(region: Region) -> Value[Any] | None:

@@ -18,7 +18,7 @@ from tilec.ir import checks
 from tilec.ir.checks import BLOCKS, FLOATS, WORDS, Site
 from tilec.ir.core import Op, Region, Value
 from tilec.ir.declare import Refused
-from tilec.ir.levels import author, cta, flow, math, memory, tile
+from tilec.ir.levels import author, cta, flow, math, memory
 from tilec.ir.types import BOOL, F32, F64, S32, S64, DType, Index, Register, Scalar, Shared
 from tilec.layout.shared import swizzled
 from tilec.passes.form_places import share
@@ -115,39 +115,21 @@ def _anywhere(f: Forming, fails: Value[Any]) -> Value[Scalar]:
 # --- records ------------------------------------------------------------------------------------
 
 
-def _loops_around(region: Region, op: Op) -> list[Op] | None:
-    """The loops with an index that an op stands in, from the outermost on."""
-    for here in region.ops:
-        if here is op:
-            return []
-        for nested in here.regions:
-            inner = _loops_around(nested, op)
-            if inner is not None:
-                loops = isinstance(here, tile.Parallel | tile.ForTiles | flow.For)
-                return [here, *inner] if loops else inner
-    return None
-
-
 class _Record:
     """One record: claimed, its head written, and its elements to be written."""
 
     def __init__(self, f: Forming, op: Looking, kind: str, value: Value[Any]) -> None:
         self.f, self.op = f, op
         shape = tuple(map(int, value.type.shape)) if isinstance(value.type, Register) else ()
-        loops = _loops_around(f.kernel.body, op) or []
-        indices = [
-            arg
-            for loop in loops
-            for arg in (loop.body.args if isinstance(loop, tile.Parallel) else loop.body.args[:1])  # type: ignore[attr-defined]
-        ]
-        parallel = len(loops[0].body.args) if loops else 0  # type: ignore[attr-defined]
-        names = tuple(arg.name or "_" for arg in indices)
+        around = checks.loops_around(f.kernel.body, op)
         line = op.loc.line if op.loc is not None else 0
         dtype = math.element_type(value.type)
-        self.site = Site(kind, line, dtype, shape, names, parallel, op.text)
+        self.site = Site(kind, line, dtype, shape, around.names, around.parallel, op.text)
         self.words = _block(f, WORDS)
         self.base = self._claim(self.site.size)
-        self._write_head([f.origins[v] if isinstance(v.type, Index) else f.get(v) for v in indices])
+        self._write_head(
+            [f.origins[v] if isinstance(v.type, Index) else f.get(v) for v in around.indices]
+        )
 
     def _claim(self, words: int) -> Value[Scalar]:
         """The place of the record's first word, the same in all threads of the group."""

@@ -27,7 +27,7 @@ from typing import Any
 from tilec.ir import rewrite
 from tilec.ir.core import Builder, Kernel, Op, Region, Value
 from tilec.ir.declare import Effects, Refused
-from tilec.ir.levels import flow, math, tile
+from tilec.ir.levels import author, flow, math, tile
 from tilec.ir.levels.flow import yielded
 from tilec.ir.types import S32, Array, DType, Index, Scalar, Tile, is_symbol
 from tilec.passes.axes import Axes
@@ -41,6 +41,8 @@ MOST_SHARES = 1024
 """More partial states than this are slower to merge than any loop is to run."""
 AHEAD = 16
 """States that a merge asks for before it waits for the first: memory answers late."""
+
+_SAYS = (author.Assert, author.Print)
 
 Neutral = float | int | None
 Merge = Callable[[Builder, list[Value[Any]], list[Value[Any]]], list[Value[Any]]]
@@ -125,9 +127,17 @@ def _split(kernel: Kernel, name: str, count: int, ctx: Context) -> None:
     at = launch.body.ops.index(loop)
     for op in launch.body.ops[:at]:
         if _writes(op):
-            raise refused(op, f"splits.{name}: this is stored before the loop, by each share again")
-    if any(map(_writes, loop.body.walk())):
-        raise refused(loop, f"splits.{name}: the loop stores into memory, in its own order")
+            done = "said" if isinstance(op, _SAYS) else "stored"
+            raise refused(op, f"splits.{name}: this is {done} before the loop, by each share again")
+    for op in loop.body.walk():
+        if isinstance(op, _SAYS):
+            raise refused(
+                op,
+                f"splits.{name}: shares of the loop would not say this in the loop's order",
+                "leave assertions and prints out: `checks=false`",
+            )
+        if _writes(op):
+            raise refused(loop, f"splits.{name}: the loop stores into memory, in its own order")
     found = _Found(launch, loop, *_law(loop, name))
     made = _launches(kernel, found, count)
     place = kernel.body.ops.index(launch)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilec.compiler import at_line
-from tilec.interp.looking import AssertError, failed, printed, text_of
+from tilec.interp.looking import AssertError, failed, loops_at, printed, text_of
 from tilec.interp.numbers import carrier
 from tilec.ir.checks import (
     CAPACITY,
@@ -214,7 +214,7 @@ def assert_fails(said: Said, module: Module) -> AssertFails:
     first = said.failures[0]
     line = first.site.line
     same = [f for f in said.failures if f.site.line == line and f.site.text == first.site.text]
-    beside = "" if first.site.shape else _loops(first)
+    beside = "" if first.site.shape else loops_at(first.site.loops, first.loops)
     more = sum(f.count for f in same) - 1
     notes = [
         f"line {other}: another assertion fails as well"
@@ -227,13 +227,4 @@ def assert_fails(said: Said, module: Module) -> AssertFails:
         code="assert-fails",
         labels=at_line(module, line, _LABEL),
         notes=notes,
-    )
-
-
-def _loops(failure: _Failure) -> str:
-    """Where the loops around a scalar condition stood."""
-    return ", ".join(
-        f"{name} = {value}"
-        for name, value in zip(failure.site.loops, failure.loops, strict=True)
-        if name != "_"
     )
