@@ -16,6 +16,6 @@ def test_the_python_page_runs(
     monkeypatch.chdir(CHECKOUT)
     page = (CHECKOUT / "docs" / "python.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     exec(compile("\n".join(blocks), "docs/python.md", "exec"), {})
     assert "K" in capsys.readouterr().out  # the message names the size that disagrees
