@@ -13,9 +13,10 @@ from itertools import product
 
 import numpy as np
 
-from tests.gpu.cta_case import Case, Data, Placed
+from tests.gpu.cta_case import Case, Data, Placed, held, values
 from tests.gpu.cta_memory import some, untouched
 from tests.gpu.cta_text import Text
+from tilec.interp.numbers import decode
 from tilec.ir.types import DTYPES
 from tilec.layout.fragments import a_fragment, accumulator, blocked
 from tilec.layout.linear import Layout
@@ -273,7 +274,9 @@ def _rings() -> Iterator[Case]:
 # --- stores --------------------------------------------------------------------------------------
 
 
-def _store(label: str, dtype: str, tiles: Tiles, instruction: str, lead: int = 0) -> Case:
+def _store(
+    label: str, dtype: str, tiles: Tiles, instruction: str, lead: int = 0, update: str = ""
+) -> Case:
     """Tiles through one staging buffer to an array whose edge cuts the last ones."""
     data = some(
         dtype, (tiles.grid[0] * tiles.shared.shape[0], tiles.grid[1] * tiles.shared.shape[1])
@@ -282,7 +285,7 @@ def _store(label: str, dtype: str, tiles: Tiles, instruction: str, lead: int = 0
     text = Text(shared_bytes=size)
     x = text.array("x", dtype, data.shape)
     shape = (*[3] * lead, *tiles.extents)
-    out = text.array("out", dtype, shape, "out")
+    out = text.array("out", dtype, shape, "inout" if update else "out")
     axes = tuple(range(len(shape)))[::-1]
     target = text.op("cta.tensor_map", out, type=box_type(tiles.shared, dtype, lead), axes=axes)
     text.op("cta.grid", text.one)
@@ -300,15 +303,22 @@ def _store(label: str, dtype: str, tiles: Tiles, instruction: str, lead: int = 0
                 text.op("cta.publish")
                 text.op("cta.sync", group, barrier=1, threads=128)
                 origin = [*[text.one] * lead, row, column]
-                text.op("cta.store", target, buffer, *origin, axes=axes[::-1][lead:])
+                how = {"update": update} if update else {}
+                text.op("cta.store", target, buffer, *origin, axes=axes[::-1][lead:], **how)
                 text.yields()
             text.yields()
         text.op("cta.drain_stores", visible=True)
+    given = {"x": Placed(dtype, data)}
     left = untouched(dtype, shape)
-    left[(1,) * lead] = data[: tiles.extents[0], : tiles.extents[1]]
-    return Case(
-        f"tma store {label}", str(text), {"x": Placed(dtype, data)}, {"out": Placed(dtype, left)}
-    )
+    stored = data[: tiles.extents[0], : tiles.extents[1]]
+    if update:
+        left = some(dtype, shape, seed=1)
+        given["out"] = Placed(dtype, left.copy())
+        there, new = (decode(DTYPES[dtype], part) for part in (left[(1,) * lead], stored))
+        stored = held(dtype, values(dtype, there + new))
+    left[(1,) * lead] = stored
+    does = "sum" if update else "store"
+    return Case(f"tma {does} {label}", str(text), given, {"out": Placed(dtype, left)})
 
 
 def _stores() -> Iterator[Case]:
@@ -323,6 +333,13 @@ def _stores() -> Iterator[Case]:
         single = _tiles("f32", 32, 32 if span == 0 else span // 4, span, (70, 44))
         yield _store(f"f32 swizzle {span}", "f32", single, "store")
         yield _store(f"f32 swizzle {span} of three", "f32", single, "store", lead=1)
+    for dtype in ("bf16", "f16", "f32", "s32"):
+        for span in SPANS:
+            columns = 16 if span == 0 else span * 8 // bits_of(dtype)
+            summed = _tiles(dtype, 64, columns, span, (150, 2 * columns + 8))
+            yield _store(f"{dtype} swizzle {span}", dtype, summed, "store", update="add")
+    leading = _tiles("bf16", 64, 64, 128, (70, 104))
+    yield _store("bf16 of three", "bf16", leading, "store", lead=1, update="add")
     striped = Tiles("bf16", swizzled(64, 128, 16, 128), accumulator(128), (130, 200))
     yield _store("two stripes", "bf16", striped, "stmatrix")
 

@@ -309,7 +309,8 @@ def _tma_multicast(op: ptx.TmaMulticast, at: Registers) -> Iterator[Step]:
 @template(ptx.TmaStore)
 def _tma_store(op: ptx.TmaStore, at: Registers) -> Iterator[Step]:
     rank = len(op.coordinates)
-    head = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group "
+    how = ("cp.reduce", f".{op.update}") if op.update else ("cp", "")
+    head = f"{how[0]}.async.bulk.tensor.{rank}d.global.shared::cta{how[1]}.tile.bulk_group "
     source = _place(op.address, op.offset, at)
     yield Step(_guarded(op.guard, at, head, *_tile_of(op, at), ", ", *source))
 

@@ -241,7 +241,14 @@ def thread_access(
 
 
 def work_access(
-    cta: Any, party: Party, buffer: Any, index: Index, *, writes: bool, bits: int = 0
+    cta: Any,
+    party: Party,
+    buffer: Any,
+    index: Index,
+    *,
+    writes: bool,
+    bits: int = 0,
+    atomic: bool = False,
 ) -> None:
     """A copy of the async proxy touches an array; ``bits`` say that this part of it is done."""
     arrays = arrays_of(cta.machine)
@@ -249,7 +256,7 @@ def work_access(
         cta.machine.recorder.moves(party, buffer, index, writes)
     held = party if not bits else Party(party.at, bits, party.start, party.what, party.waits)
     arrays.works.append(held)
-    by = Access(arrays.number(cta), _WORK, len(arrays.works) - 1, party.at.line)
+    by = Access(arrays.number(cta), _WORK, len(arrays.works) - 1, party.at.line, atomic)
     found = arrays.touch(cta, buffer, index, by, party.start, writes=writes)
     if found is not None:
         _tell(cta, party.at, buffer, found, "writes" if writes else "reads", party.what)

@@ -51,6 +51,7 @@ class BufferMap:
     strides: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: int
+    element: str = ""
 
 
 Value = BufferPointer | Bits | BufferMap
@@ -156,6 +157,7 @@ def _bytes_of(machine: Machine, places: Mapping[str, int], parameter: Any, value
                 value.strides,
                 value.box,
                 value.swizzle,
+                value.element,
             )
             machine.maps[PARAMETERS + parameter.offset] = made
             return bytes(parameter.bytes)

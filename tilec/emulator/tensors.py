@@ -25,6 +25,8 @@ class TensorMap:
     box: tuple[int, ...]
     swizzle: int
     """Bytes of the swizzle's span: 0, 32, 64 or 128."""
+    element: str = ""
+    """The element type, for copies that compute; empty where the launch does not say."""
 
     @property
     def box_bytes(self) -> int:

@@ -68,13 +68,15 @@ def form_store(f: Forming, op: tile.Store) -> None:
         _write(f, op, f.get(op.value.owner.x), turned=True)
         return
     value = f.get(op.value)
-    if op.update:
+    if op.update and (reason := _sum_refusal(f, op)) is not None:
+        f.ctx.remark(op, f"{op.array.name} is updated from registers: {reason}")
         _write(f, op, value)
         return
     try:
         staging = _staging(f, op, value.type)
     except Refused as refusal:
-        f.ctx.remark(op, f"{op.array.name} is written from registers: {refusal}")
+        does = "updated" if op.update else "written"
+        f.ctx.remark(op, f"{op.array.name} is {does} from registers: {refusal}")
         _write(f, op, value)
         return
     limited = f.limited(op.subscripts)
@@ -97,6 +99,21 @@ def form_store(f: Forming, op: tile.Store) -> None:
         f.memo = outliving(memo, f.memo)
         regions.append(body)
     f.body.add(flow.If(full, types=(), then=regions[0], otherwise=regions[1]))
+
+
+def _sum_refusal(f: Forming, op: tile.Store) -> str | None:
+    """Why TMA cannot update an array so; None if it can, where it could store.
+
+    Its sums happen some time before the kernel ends: nobody may look at the array before.
+    """
+    dtype = op.array.type.dtype
+    if op.update != "add" or dtype.name not in cta.TMA_ADDS:
+        return f"TMA makes no `{op.update}` of {dtype}"
+    if op.array in f.crossed:
+        return f"{op.array.name} is read or written in the same iteration"
+    if f.team.groups > 1 and f.team.split not in f.axes.all_of(op.value):
+        return "several groups have the same tile, and one of them updates"
+    return None
 
 
 def _inside_range(f: Forming, op: tile.Store, limited: tuple[int, ...]) -> Value[Any]:
@@ -260,12 +277,13 @@ def _staged_store(f: Forming, op: tile.Store, value: Value[Register], staging: S
         f.body.add(cta.Put(block, piece, instruction=staging.instruction))
         f.body.add(cta.Publish())
         f.sync()
-        f.body.add(cta.StoreTile(target, block, tuple(origin), axes=axes))
+        f.body.add(cta.StoreTile(target, block, tuple(origin), axes=axes, update=op.update))
         f.body.add(cta.DrainStores(pending=0))
         f.sync()
     f.ctx.remark(
         op,
-        f"{op.array.name} leaves by TMA in pieces of {staging.width} columns, "
+        f"{op.array.name} {'is added to' if op.update else 'leaves'} by TMA in pieces of "
+        f"{staging.width} columns, "
         f"swizzle {staging.swizzle} bytes",
         swizzle_bytes=staging.swizzle,
     )

@@ -179,7 +179,8 @@ def buffer_value(
             view = views[array]
             size = view.element_bytes
             first = _first(view)
-            return emulator.BufferMap(array, first, size, extents, strides, box, swizzle)
+            element = str(view.dtype)
+            return emulator.BufferMap(array, first, size, extents, strides, box, swizzle, element)
 
 
 def _first(view: ArrayView) -> int:

@@ -1,4 +1,4 @@
-"""Copies that run on their own: TMA loads and stores, and cp.async (PTX ISA 9.7.9.25)."""
+"""Copies that run on their own: TMA loads, stores and sums, and cp.async (PTX ISA 9.7.9.25)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from tilec.emulator.arrays import thread_access, work_access
 from tilec.emulator.asynchrony import Groups, Work, commits, issue
+from tilec.emulator.instructions.arithmetic import narrowed, widen
 from tilec.emulator.instructions.mbarriers import arrive, barrier_at, deliver
 from tilec.emulator.instructions.memory import address_of, in_global, in_shared, space_of
 from tilec.emulator.memory import gather, scatter
@@ -163,7 +164,27 @@ def bulk_groups(cta: Any, warp: int) -> Groups:
     return found.setdefault(warp, Groups())
 
 
-def _tensor_store(bind: Bind) -> Step:
+@row("cp.reduce.async.bulk.tensor", effect="writes", proxy="async", group="bulk")
+def _tensor_reduce(bind: Bind) -> Step:
+    if "tile" not in bind.at.parts or "add" not in bind.at.parts:
+        raise bind.fail("only .add of a .tile is known")
+    return _tensor_store(bind, adds=True)
+
+
+_SUMS = {"f32": np.float32, "s32": np.int32, "u32": np.uint32, "u64": np.uint64}
+
+
+def _added(element: str, old: Any, new: Any) -> Any:
+    """Sums of two rows of elements as bytes, each rounded once."""
+    if element in ("f16", "bf16"):
+        a, b = (widen(np.ascontiguousarray(v).view(np.uint16), element, False) for v in (old, new))
+        return narrowed(a + b, element, False).view(np.uint8).reshape(old.shape)
+    kind = _SUMS[element]
+    found = np.ascontiguousarray(old).view(kind) + np.ascontiguousarray(new).view(kind)
+    return found.view(np.uint8).reshape(old.shape)
+
+
+def _tensor_store(bind: Bind, *, adds: bool = False) -> Step:
     tensor, source = bind.operands[:2]
     of = address_of(bind, source)
     base, coordinates = _map_reader(bind, tensor)
@@ -185,13 +206,15 @@ def _tensor_store(bind: Bind) -> Step:
                     where=where(g),
                 )
                 continue
-            _start_store(bind, g, int(g.warps[lane // 32]), map, start, address)
+            if adds and map.element not in ("f16", "bf16", *_SUMS):
+                raise bind.fail(f"no sum of {map.element or 'unnamed'} elements is known")
+            _start_store(bind, g, int(g.warps[lane // 32]), map, start, address, adds)
 
     return run
 
 
 def _start_store(
-    bind: Bind, g: Any, warp: int, map: Any, start: tuple[int, ...], address: int
+    bind: Bind, g: Any, warp: int, map: Any, start: tuple[int, ...], address: int, adds: bool
 ) -> None:
     cta = g.cta
     order, shadow = order_of(cta), shadow_of(cta)
@@ -216,8 +239,11 @@ def _start_store(
     def write() -> None:
         buffer = cta.machine.memory.at(map.address)
         index = box_bytes(map, buffer, start)
-        work_access(cta, party, buffer, index, writes=True, bits=written)
-        write_box(map, buffer, start, held[0])
+        work_access(cta, party, buffer, index, writes=True, bits=written, atomic=adds)
+        rows = held[0]
+        if adds:
+            rows = _added(map.element, read_box(map, buffer, start), rows)
+        write_box(map, buffer, start, rows)
 
     work = Work("tma-store", bind.at, cta, party, [read, write], warps=(warp,))
     work.written, work.bytes = written, map.box_bytes

@@ -153,8 +153,19 @@ def _update(g: Group, op: memory.Update) -> None:
     array, origin = g.memory(op.array), origin_of(g, op.origin)
     rank = array.data.ndim
     value = _before_ends(op, _whole(g, op.value), origin, rank)
-    extents = array.data.shape
-    there, here = overlap(extents, origin[:rank], op.axes, value.shape, op.bounded)
+    update_tile(g, op, array, value, op.bounded, origin[:rank])
+
+
+def update_tile(
+    g: Group,
+    op: Any,
+    array: Memory,
+    value: Data,
+    bounded: tuple[int, ...] | None,
+    origin: list[int],
+) -> None:
+    """Update a tile of an array, or its part inside."""
+    there, here = overlap(array.data.shape, origin, op.axes, value.shape, bounded)
     if _is_somewhere(there):
         new = value[here].transpose(ordered(op.axes))
         update_in_order(g.machine, array, there, op.update, new)

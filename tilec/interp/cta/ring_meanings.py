@@ -12,7 +12,7 @@ import numpy as np
 
 from tilec.interp.cta.faults import ProtocolFault
 from tilec.interp.cta.group import FlightState, Group, Pending, Steps, StoreState, meaning
-from tilec.interp.cta.memory_meanings import origin_of, read_tile, write_tile
+from tilec.interp.cta.memory_meanings import origin_of, read_tile, update_tile, write_tile
 from tilec.interp.cta.shared import RingState, Slot, View, new_tile, said
 from tilec.interp.elementwise import settle
 from tilec.interp.machine import Held
@@ -298,8 +298,9 @@ def _sync(g: Group, op: cta.Sync) -> None:
 def _store(g: Group, op: cta.StoreTile) -> None:
     view, array, origin = g.view(op.x), g.memory(op.target), origin_of(g, op.origin)
     reading = view.read_later(op, g)
+    put = update_tile if op.update else write_tile
     g.stores.append(
-        StoreState(lambda: write_tile(g, op, array, np.array(view.data), None, origin), reading)
+        StoreState(lambda: put(g, op, array, np.array(view.data), None, origin), reading)
     )
 
 

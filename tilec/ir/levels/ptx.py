@@ -466,13 +466,17 @@ class TmaMulticast(Op, name="ptx.tma_multicast", effects=Effects.READS | Effects
 
 
 class TmaStore(Op, name="ptx.tma_store", effects=Effects.READS | Effects.WRITES):
-    """``cp.async.bulk.tensor.Nd.global.shared::cta.tile.bulk_group``."""
+    """``cp.async.bulk.tensor.Nd.global.shared::cta.tile.bulk_group``.
+
+    With ``update`` ``cp.reduce.async.bulk.tensor.Nd.global.shared::cta.add.tile.bulk_group``.
+    """
 
     map: Value[Bits] = operand()
     address: Value[Bits] = operand()
     guard: Value[Bits] = operand()
     coordinates: tuple[Value[Bits], ...] = operands()
     offset: int = attribute(default=0)
+    update: str = attribute(default="")
 
 
 class BulkWait(Op, name="ptx.bulk_wait", effects=Effects.ORDERS):

@@ -367,6 +367,7 @@ def _store(sel: Selector, op: cta.StoreTile) -> None:
                 sel.leader(),
                 _coordinates(sel, target, origin, op.axes, box.origin),
                 offset=box.shared_offset,
+                update=op.update,
             )
         )
     sel.build.add(ptx.Fence(kind="bulk_commit", guard=sel.leader()))
