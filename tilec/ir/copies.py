@@ -19,6 +19,9 @@ from tilec.layout.linear import LayoutRefusal
 from tilec.layout.shared import swizzle_of
 from tilec.layout.tma import cut_boxes
 
+TMA_ADDS = ("f32", "f16", "bf16", "s32", "u32", "u64")
+"""Elements that ``cp.reduce.async.bulk.tensor`` adds in memory (PTX ISA 9.7.9.27.1)."""
+
 
 def copy_faults(kernel: Kernel) -> Iterator[Fault]:
     """Loads and stores whose map does not fit their tile."""
@@ -50,8 +53,13 @@ def _misfits(
     array = made.array.type
     if isinstance(op, cta.Load) and array.mode == "out":
         yield Fault(op, "an out parameter is never read")
-    if isinstance(op, cta.StoreTile) and array.mode == "in":
-        yield Fault(op, "an in parameter is never written")
+    if isinstance(op, cta.StoreTile):
+        if array.mode == "in":
+            yield Fault(op, "an in parameter is never written")
+        if op.update not in ("", "add"):
+            yield Fault(op, f"TMA makes no `{op.update}`")
+        if op.update and kind.dtype.name not in TMA_ADDS:
+            yield Fault(op, f"TMA adds {', '.join(TMA_ADDS)}, not {kind.dtype}")
     rank = len(array.shape)
     if len(origin) != rank:
         yield Fault(op, f"the array has {rank} axes, the origin gives {len(origin)}")

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tilec.ir.copies import TMA_ADDS
 from tilec.ir.core import Region, Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, flow, math, memory, tile
@@ -107,7 +108,7 @@ def _sum_refusal(f: Forming, op: tile.Store) -> str | None:
     Its sums happen some time before the kernel ends: nobody may look at the array before.
     """
     dtype = op.array.type.dtype
-    if op.update != "add" or dtype.name not in cta.TMA_ADDS:
+    if op.update != "add" or dtype.name not in TMA_ADDS:
         return f"TMA makes no `{op.update}` of {dtype}"
     if op.array in f.crossed:
         return f"{op.array.name} is read or written in the same iteration"

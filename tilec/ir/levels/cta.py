@@ -515,15 +515,11 @@ class Sync(Op, name="cta.sync", effects=Effects.ORDERS):
     threads: int = attribute()
 
 
-TMA_ADDS = ("f32", "f16", "bf16", "s32", "u32", "u64")
-"""Elements that ``cp.reduce.async.bulk.tensor`` adds in memory (PTX ISA 9.7.9.27.1)."""
-
-
 class StoreTile(Op, name="cta.store", effects=Effects.READS | Effects.WRITES):
     """Start the TMA store of a shared tile; the group's leading thread issues and commits it.
 
-    Elements outside the array are not written. ``origin`` is by array axis. With ``update`` they
-    are added to what is there, each atomically, in any order.
+    Elements outside the array are not written; with ``update``, ``add``, the others are added to
+    what is there, each atomically. ``origin`` is by array axis.
     """
 
     target: Value[TensorMap] = operand()
@@ -531,13 +527,6 @@ class StoreTile(Op, name="cta.store", effects=Effects.READS | Effects.WRITES):
     origin: tuple[Value[Scalar], ...] = operands()
     axes: tuple[int, ...] = attribute()
     update: str = attribute(default="")
-
-    def check(self) -> Iterator[str]:
-        """The update is one that TMA makes (PTX ISA, cp.reduce.async.bulk.tensor)."""
-        if self.update not in ("", "add"):
-            yield f"update {self.update} is not add"
-        if self.update and self.x.type.dtype.name not in TMA_ADDS:
-            yield f"TMA adds {', '.join(TMA_ADDS)}, not {self.x.type.dtype}"
 
 
 class DrainStores(Op, name="cta.drain_stores", effects=Effects.ORDERS):
