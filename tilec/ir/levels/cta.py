@@ -452,10 +452,7 @@ class Slice(Op, name="cta.slice"):
 
 
 class Weave(Op, name="cta.weave"):
-    """Run the elementwise ops of the region element by element instead of op by op.
-
-    Only the order of instructions changes: fewer values are live between the ops.
-    """
+    """Run the elementwise ops of the region element by element: fewer values live between them."""
 
     types: tuple[Type, ...] = result_types()
     body: Region = region()
@@ -516,10 +513,9 @@ class Sync(Op, name="cta.sync", effects=Effects.ORDERS):
 
 
 class StoreTile(Op, name="cta.store", effects=Effects.READS | Effects.WRITES):
-    """Start the TMA store of a shared tile; the group's leading thread issues and commits it.
+    """Start the TMA store of a shared tile's elements that are inside; a group's leader does it.
 
-    Elements outside the array are not written; with ``update``, ``add``, the others are added to
-    what is there, each atomically. ``origin`` is by array axis.
+    ``origin`` is by array axis. With ``update``, ``add``, each is added to, atomically.
     """
 
     target: Value[TensorMap] = operand()
