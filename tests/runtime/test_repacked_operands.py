@@ -190,6 +190,18 @@ def test_a_repeated_axis_is_no_axis_of_the_copy() -> None:
     assert array_facts(view(case.arrays["w"])).repeats == (0,)
 
 
+def test_tma_reads_a_repeated_axis_without_a_copy() -> None:
+    """The tensor map has no such axis, so aligned rows that stand for all batches need nothing."""
+    shared = np.broadcast_to(whole(70, 48), (3, 70, 48))
+    kernel = tilec.compile(BATCHED.lstrip("\n"), "f.tk").f.using(on="emulator")
+    x = whole(3, 40, 48)
+    np.testing.assert_array_equal(kernel(x, shared), tn(x, shared))
+    (compiled,) = kernel._compiled.values()
+    maps = {p[1]: p[2] for p in compiled.parameters if p[0] == "map"}
+    assert maps == {"x": (2, 1, 0), "w": (2, 1)}
+    assert not compiled.workspace
+
+
 @pytest.mark.parametrize(
     ("text", "arrays", "why"),
     [

@@ -32,7 +32,7 @@ def bf16(shape: tuple[int, ...], strides: tuple[int, ...], address: int = 1 << 2
         ((64, 100), (100, 1), 1 << 20, ArrayFacts(1, 8)),  # rows of 200 bytes
         ((64, 128), (128, 1), (1 << 20) + 2, ArrayFacts(1, 2)),
         ((64, 128), (256, 2), 1 << 20, ArrayFacts(-1, 4)),  # every second element
-        ((64, 128), (0, 1), 1 << 20, ArrayFacts(1, 8, (0,))),  # one row repeated: no tensor map
+        ((64, 128), (0, 1), 1 << 20, ArrayFacts(1, 16, (0,))),  # one row repeated
         ((64, 128), (-128, 1), 1 << 20, ArrayFacts(1, 8)),
         ((1, 128), (7, 1), 1 << 20, ArrayFacts(1, 16)),  # the stride of one row means nothing
         ((128, 1), (1, 1), 1 << 20, ArrayFacts(0, 16)),  # one column of stride 1

@@ -24,8 +24,13 @@ TMA_ADDS = ("f32", "f16", "bf16", "s32", "u32", "u64")
 
 
 def copy_faults(kernel: Kernel) -> Iterator[Fault]:
-    """Loads and stores whose map does not fit their tile."""
+    """Loads and stores whose map does not fit their tile, and maps that leave out an axis."""
+    repeats = {str(name): axes for name, axes in kernel.attributes.get("repeats", ())}
     for op in kernel.body.walk():
+        if isinstance(op, cta.TensorMapOf):
+            left = {*range(len(op.array.type.shape))} - {*op.axes}
+            if not left <= {*repeats.get(op.array.name, ())}:
+                yield Fault(op, f"axes {op.axes} leave out one along which nothing is repeated")
         if isinstance(op, cta.Load):
             parts = op.ring.type.parts
             if 0 <= op.part < len(parts):

@@ -103,7 +103,9 @@ def map_refusal(ctx: Context, array: Value[Array], axes: tuple[int, ...]) -> str
             f"{array.name} is aligned to {facts.alignment} bytes, a tensor map needs "
             f"{MAP_ALIGNMENT_BYTES}"
         )
-    if len(axes) != 2 or len(array.type.shape) > MAX_MAP_RANK:
+    if {*facts.repeats} & {*axes}:
+        return f"{array.name} has stride 0 along the tile"
+    if len(axes) != 2 or len(array.type.shape) - len(facts.repeats) > MAX_MAP_RANK:
         return f"the tile has {len(axes)} axes, the array {len(array.type.shape)}"
     return None
 
@@ -135,7 +137,9 @@ def mapped(
         min(extent, rows) if rows is not None and axis == 0 else extent
         for extent, axis in zip(box.extents, box.axes, strict=True)
     )
-    others = [a for a in reversed(range(len(type.shape))) if a not in axes]
+    facts = ctx.facts.array(array.name)
+    left_out = (*axes, *(facts.repeats if facts is not None else ()))
+    others = [a for a in reversed(range(len(type.shape))) if a not in left_out]
     return Mapped(
         layout,
         (*(axes[a] for a in box.axes), *others),

@@ -90,9 +90,8 @@ def array_facts(view: ArrayView) -> ArrayFacts:
     unit = unit_axis(view.shape, view.strides)
     others = [s * view.element_bits // 8 for axis, s in enumerate(strides) if axis != unit]
     alignment = gcd(view.address, WIDEST_ALIGNMENT, *others)
-    if any(step <= 0 for step in others):
-        # A tensor map takes no negative stride, and repeats only by a stride of 0, which the
-        # driver does not promise to accept; less than 16 bytes says that there is to be no map.
+    if any(step < 0 for step in others):
+        # A tensor map takes no negative stride: less than 16 bytes says that there is to be none.
         alignment = min(alignment, WIDEST_ALIGNMENT // 2)
     repeats = tuple(axis for axis, stride in enumerate(strides) if stride == 0)
     return ArrayFacts(unit, max(alignment, 1), repeats)

@@ -78,7 +78,8 @@ class Grid(Op, name="cta.grid", effects=Effects.ORDERS):
 class TensorMapOf(Op, name="cta.tensor_map"):
     """A TMA descriptor of an array, encoded by the launcher.
 
-    ``axes`` lists the array's axes innermost (unit stride) first; the box has the same order.
+    ``axes`` lists the array's axes innermost (unit stride) first; the box has the same order. It
+    leaves out axes along which the array repeats: one element stands for all places along them.
     """
 
     array: Value[Array] = operand()
@@ -87,14 +88,14 @@ class TensorMapOf(Op, name="cta.tensor_map"):
     out: Value[TensorMap] = result()
 
     def check(self) -> Iterator[str]:
-        """As many box extents as axes, each axis of the array once, and the array's elements."""
+        """As many box extents as axes, axes of the array once each, and the array's elements."""
         array = self.array.type
         if not isinstance(self.type, TensorMap) or len(self.type.box) != len(self.axes):
             yield "the box needs one extent for each axis"
         elif self.type.dtype != array.dtype:
             yield f"the map copies {self.type.dtype}, the array holds {array.dtype}"
-        if sorted(self.axes) != list(range(len(array.shape))):
-            yield f"axes {self.axes} do not name each axis of {array} once"
+        if len(set(self.axes)) != len(self.axes) or not {*self.axes} <= {*range(len(array.shape))}:
+            yield f"axes {self.axes} do not name axes of {array}, each once"
 
 
 class CtaIndex(Op, name="cta.index"):
