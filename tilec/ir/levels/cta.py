@@ -78,8 +78,8 @@ class Grid(Op, name="cta.grid", effects=Effects.ORDERS):
 class TensorMapOf(Op, name="cta.tensor_map"):
     """A TMA descriptor of an array, encoded by the launcher.
 
-    ``axes`` lists the array's axes innermost (unit stride) first; the box has the same order. It
-    leaves out axes along which the array repeats: one element stands for all places along them.
+    ``axes`` lists the array's axes innermost (unit stride) first, as the box does, without those
+    along which it repeats (strides of 0).
     """
 
     array: Value[Array] = operand()
