@@ -106,7 +106,7 @@ def _ring(kernel: str) -> Subject:
     example = KERNELS[kernel]
     if kernel == "varlen_attention":
         example = replace(example, inputs=_one_sequence)
-    tiles = (("j", 16),) if kernel == "flash_decode" else ()  # as its sizes count them
+    tiles = (("i", 64), ("j", 16)) if kernel == "flash_decode" else ()  # as its sizes count them
     return Subject(example, schedule=Schedule(stages=_STAGES, tiles=tiles))
 
 
