@@ -168,9 +168,15 @@ def _l2_bytes(work: Work, shape: Shape) -> float:
     return shape.rows * shape.lefts * touched[0] + shape.columns * shape.rights * touched[1]
 
 
-def _bytes(work: Work) -> float:
+def operand_bytes(work: Work) -> int:
+    """Bytes of both operands of one product of those that stand beside one another."""
     m, n, k = (e or TYPICAL_EXTENT for e in (work.rows, work.columns, work.depth))
-    return (work.outer or 1) * work.element_bytes * (m * k + n * k + m * n)
+    return work.element_bytes * (m + n) * k
+
+
+def _bytes(work: Work) -> float:
+    m, n = (e or TYPICAL_EXTENT for e in (work.rows, work.columns))
+    return (work.outer or 1) * (operand_bytes(work) + work.element_bytes * m * n)
 
 
 def _bytes_per_us(target: Target) -> float:

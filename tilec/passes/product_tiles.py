@@ -16,7 +16,7 @@ from tilec.ir.declare import Refused
 from tilec.ir.levels import tile
 from tilec.passes.axes import AxisClass
 from tilec.passes.check_schedule import BadChoices, impossible
-from tilec.passes.costs import Price, Shape, Work, price
+from tilec.passes.costs import Price, Shape, Work, operand_bytes, price
 from tilec.passes.fit_tiles import MOST_COLUMNS, columns_taken, known_multiple, rows_taken
 from tilec.passes.form_products import feeds_only_products, source_of
 from tilec.passes.frames import FRAGMENT_ROWS, PRODUCT_ROWS, WARPGROUP_WARPS
@@ -112,7 +112,7 @@ class ProductTiles(OpenChoices):
         self.explain(main, best, prices, shapes)
         if mapped:
             element = main.a.type.dtype.bytes
-            self.set(stages=self.stages(best.shape, element, work.depth, main))
+            self.set(stages=self.stages(best.shape, element, work, main))
             # A warp that computes the addresses of copies needs its share of registers.
             if self.ctx.target.has_setmaxnreg and not self.copied(dots):
                 self.set(registers=REGISTERS.get(self.schedule.warpgroups or 0, ()))
@@ -295,18 +295,23 @@ class ProductTiles(OpenChoices):
         staging = 2 * shape.rows * min(shape.columns * 2, DEPTH_BYTES) * self.ctx.target.has_tma
         return self.ctx.target.shared_per_cta - staging - 1024
 
-    def stages(self, shape: Shape, element: int, deep: int | None, at: Op) -> int:
+    def stages(self, shape: Shape, element: int, work: Work, at: Op) -> int:
         """As many stages as fit, but no more than rounds of K or than hide anything."""
         fits = self.room(shape, element) // shape.stage_bytes(element)
-        rounds = STAGES[1] if deep is None else -(-deep // shape.depth)
-        # Three stages of the widest tile were measured faster than four (tighter reuse in L2).
+        rounds = STAGES[1] if work.depth is None else -(-work.depth // shape.depth)
         each = shape.stage_bytes(element)
-        cap = 3 if each * 4 > self.ctx.target.shared_per_cta * 3 // 4 else 8
+        wide = each * 4 > self.ctx.target.shared_per_cta * 3 // 4
+        cap = 3 if wide and operand_bytes(work) > 2 * self.ctx.target.l2_bytes else STAGES[1]
         if self.schedule.stages is None and cap < min(fits, rounds):
+            why = (
+                "operands beyond L2 were measured faster so on an H200, since CTAs that fetch less "
+                "far ahead find more of them there"
+                if cap < STAGES[1]
+                else "more hide nothing further"
+            )
             self.ctx.remark(
                 at,
-                f"{cap} stages of {each // 1024} KB, where {fits} would fit: measured faster on an "
-                "H200, since CTAs that fetch less far ahead find more of it in L2; "
+                f"{cap} stages of {each // 1024} KB, where {fits} would fit: {why}; "
                 f"stages={fits} tries the other",
                 stage_bytes=each,
                 most_stages_that_fit=fits,
