@@ -41,7 +41,6 @@ LIMIT_S = 30
 """What one program may take; beyond it hangs."""
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "language.md"
 LISTED = {
-    "`print` and `assert`": r"^`(print|assert)`",
     "parts and transposes of what a product": r"^(a transpose|part of what|a part of) ",
     "updates in memory of integers of 8 and 16 bits": r"update",
     "products of what `zeros` or `full` makes": r"^no register layout is known for a tile",

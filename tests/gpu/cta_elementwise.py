@@ -10,6 +10,7 @@ Never: asks for what an op leaves open (the quotient of a division by zero).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -262,6 +263,17 @@ def _casts() -> Iterator[Case]:
             yield kernel(name, emit, [(source, x)], target, meaning)
 
 
+def _bitcasts() -> Iterator[Case]:
+    for source, target in product(sorted(math.BITCAST), repeat=2):
+        if DTYPES[source].bits != DTYPES[target].bits:
+            continue
+        (x,) = operands(source, 1)
+        kind = carrier(DTYPES[target])
+        emit = plain("math.bitcast", target, dtype=target)
+        meaning = partial(np.ndarray.view, dtype=kind)
+        yield kernel(f"math.bitcast {source} {target}", emit, [(source, x)], target, meaning)
+
+
 def _constant_divisors() -> Iterator[Case]:
     """Divisors that selection sees: shifts and masks stand for powers of two."""
     for dtype, op in product(INTEGERS, (math.FloorDiv, math.Mod, math.CeilDiv)):
@@ -333,5 +345,6 @@ def cases() -> Iterator[Case]:
     yield from _unaries()
     yield from _comparisons()
     yield from _casts()
+    yield from _bitcasts()
     yield from _constant_divisors()
     yield from _constants()

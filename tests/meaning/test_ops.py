@@ -286,6 +286,23 @@ def test_float_to_integer_saturates_at_the_edges_of_64_bits() -> None:
     assert found.tolist() == [2**63 - 1, -(2**63), 2**62, 0]
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "x", "wanted"),
+    [
+        ("f32", "s32", 1.0, 0x3F800000),
+        ("s32", "f32", -(2**31), -0.0),
+        ("u32", "s32", 2**32 - 1, -1),
+        ("f64", "s64", -2.0, -(2**62)),
+        ("s64", "f64", 1, 5e-324),
+        ("u64", "f64", 0x7FF << 52, INF),
+    ],
+)
+def test_bits_are_read_as_another_type(source: str, target: str, x: Any, wanted: Any) -> None:
+    lines = _constant("x", x, source)
+    lines += f"\n  %r = math.bitcast(%x) {{dtype = {target}}} : {target}"
+    assert _same(_run(lines, target), wanted)
+
+
 # --- coverage -------------------------------------------------------------------------------------
 
 

@@ -302,10 +302,12 @@ class Cast(Op, name="math.cast"):
         return [with_element_type(self.x.type, self.dtype)]
 
 
-class Bitcast(Unary, name="math.bitcast"):
+class Bitcast(Elementwise, name="math.bitcast"):
     """The bits of each element as another type of the same width, of 32 or 64 bits."""
 
+    x: Value[Any] = operand()
     dtype: DType = attribute()
+    out: Value[Any] = result()
 
     def infer(self) -> Sequence[Type]:
         """The same shape with the new element type."""
