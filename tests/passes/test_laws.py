@@ -13,7 +13,7 @@ from tilec.ir.levels import math
 from tilec.ir.types import BOOL, DTYPES, F32, S32, DType, Scalar
 from tilec.layout.fragments import accumulator, rows
 from tilec.passes.constants import evaluate, rounded, wrapped
-from tilec.passes.costs import Shape, launch_cycles
+from tilec.passes.costs import Shape, Work, price
 from tilec.passes.form_stores import sliced
 from tilec.passes.frames import warps_per_row
 from tilec.passes.raster import places
@@ -167,9 +167,39 @@ def test_the_cost_model_prefers_wide_tiles_when_there_are_many() -> None:
     wide, narrow = Shape(128, 256, 64, 2), Shape(64, 64, 64, 1)
     large, small = (8192, 8192, 8192), (512, 512, 512)
     cost = {
-        (shape, size): launch_cycles(target, shape, 2, size, 1)
+        (shape, size): price(target, Work(*size, 1, 2), shape).microseconds
         for shape in (wide, narrow)
         for size in (large, small)
     }
     assert cost[wide, large] < cost[narrow, large]
     assert cost[wide, small] > cost[narrow, small]
+
+
+# Microseconds of examples/gemm.tk on an H200, bf16, K contiguous: M, N, K, rows, columns, measured.
+TIMED = [
+    (512, 512, 512, 64, 32, 6.3),
+    (1024, 1024, 1024, 64, 128, 8.6),
+    (1024, 1024, 1024, 64, 64, 10.1),
+    (256, 4096, 4096, 128, 128, 27.0),
+    (2048, 2048, 2048, 128, 256, 27.6),
+    (2048, 2048, 2048, 192, 128, 37.0),
+    (4096, 4096, 4096, 128, 208, 187.1),
+    (4096, 4096, 4096, 128, 256, 178.5),
+    (8192, 8192, 8192, 128, 256, 1374.9),
+    (4096, 4096, 14336, 192, 176, 626.1),
+]
+
+
+@pytest.mark.parametrize("row", TIMED, ids=lambda row: "x".join(map(str, row[:5])))
+def test_the_price_of_a_launch_is_what_was_measured(row: tuple[Any, ...]) -> None:
+    m, n, k, rows_, columns, measured = row
+    shape = Shape(rows_, columns, 64, rows_ // 64)
+    found = price(by_name("sm_90"), Work(m, n, k, 1, 2), shape).microseconds
+    assert found == pytest.approx(measured, rel=0.12)
+
+
+def test_a_merge_is_paid_for_and_fills_the_machine_where_tiles_are_few() -> None:
+    target, shape = by_name("sm_90"), Shape(64, 64, 64, 1)
+    deep, broad = Work(128, 128, 131072, 1, 2), Work(4096, 4096, 512, 1, 2)
+    assert price(target, deep, shape, 32).microseconds < price(target, deep, shape).microseconds / 5
+    assert price(target, broad, shape, 2).microseconds > price(target, broad, shape).microseconds
