@@ -156,7 +156,57 @@ def shares() -> None:
             torch.testing.assert_close(found.double(), wide, rtol=2.0**-8, atol=bound * 2.0**-8)
 
 
-CHECKS: tuple[Callable[[], None], ...] = (graphs, streams, other_arrays, cupy_graphs, shares)
+BATCHED = """
+kernel f(x: bf16[B, M, K], w: bf16[B, N, K], c: out f32[B, M, N]):
+    for n, i, j in parallel(B, tiles(M), tiles(N)):
+        acc = zeros[f32](i, j)
+        for k in tiles(K):
+            acc += x[n, i, k] @ w[n, j, k].T
+        c[n, i, j] = acc
+"""
+
+
+def copied_operands() -> None:
+    """Operands in odd rows, in every majorness, are copied; a captured call copies them again."""
+    gemm = tilec.load(str(EXAMPLES / "gemm.tk")).gemm
+    for turned in ((False, False), (True, False), (False, True), (True, True)):
+        pair = [
+            _whole(1027, rows).t() if turn else _whole(rows, 1027)
+            for rows, turn in zip((1025, 1031), turned, strict=True)
+        ]
+        c = torch.empty(1025, 1031, dtype=torch.bfloat16, device="cuda")
+        gemm(*pair, c)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            gemm(*pair, c)
+        for _ in range(3):
+            for operand in pair:
+                operand.copy_(_whole(*operand.shape))
+            graph.replay()
+            wide = pair[0].double() @ pair[1].double().T
+            assert torch.equal(c, wide.bfloat16())
+    x = _whole(24, 300, 515)
+    for row in (515, 520):  # copied once for all batches; read by TMA as they lie
+        shared = _whole(1, 700, row)[:, :, :512].expand(24, 700, 512)
+        found = tilec.compile(BATCHED).f(x[:, :, :512], shared)
+        wide = x[:, :, :512].double() @ shared.double().transpose(1, 2)
+        assert torch.equal(found.double(), wide)
+
+
+def _whole(*shape: int) -> torch.Tensor:
+    """Whole numbers that are small enough for exact sums."""
+    return torch.randint(-2, 3, shape, device="cuda").bfloat16()
+
+
+CHECKS: tuple[Callable[[], None], ...] = (
+    graphs,
+    streams,
+    other_arrays,
+    cupy_graphs,
+    shares,
+    copied_operands,
+)
 
 
 def main() -> int:
