@@ -26,7 +26,7 @@ _HEAD = """.version 8.6
 .address_size 64
 .extern .shared .align 1024 .b8 smem[];
 .visible .entry k(.param .u64 a, .param .u64 b, .param .align 64 .b8 map[128])
- .maxntid {threads},1,1
+ .maxntid {threads},1,1 {cluster}
 {{
 .reg .b32 %r<99>; .reg .f32 %f<99>; .reg .b64 %d<33>; .reg .b16 %h<9>; .reg .pred %p<17>;
 mov.u32 %r0, %tid.x;
@@ -54,6 +54,8 @@ class Case:
     order: str = "late"
     box: tuple[int, int] = (64, 8)
     stride: int = 128
+    cluster: int = 1
+    """CTAs of a cluster; the grid is one of them."""
 
     def clean(self) -> Findings:
         """What is found in the text without the fault."""
@@ -66,14 +68,19 @@ class Case:
         assert text != self.text
         return self._run(text)
 
+    def _head(self) -> str:
+        alone = self.cluster == 1
+        more = "" if alone else f".explicitcluster .reqnctapercluster {self.cluster},1,1"
+        return _HEAD.format(threads=self.threads, cluster=more)
+
     def _run(self, text: str) -> Findings:
         body = re.sub(r"@INIT (\d+)", lambda m: _INIT.format(m[1]), text)
-        source = SourceFile("k.ptx", _HEAD.format(threads=self.threads) + body + "\nret;\n}\n")
+        source = SourceFile("k.ptx", self._head() + body + "\nret;\n}\n")
         a = (np.arange(64 * 64) % 100 + 0x3F00).astype(np.uint16)
         buffers = {"a": a.view(np.uint8), "b": np.zeros(1 << 16, np.uint8)}
         map = BufferMap("a", 0, 2, (64, 64), (self.stride,), self.box, 128)
         launch = Launch(
-            (self.grid, 1, 1),
+            (max(self.grid, self.cluster), 1, 1),
             (self.threads, 1, 1),
             16384,
             (BufferPointer("a"), BufferPointer("b"), map),

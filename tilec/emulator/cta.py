@@ -21,6 +21,9 @@ class Cta:
     shared_written: npt.NDArray[np.bool_]
     threads: int
     gangs: list[Gang] = field(default_factory=list)
+    cluster: Any = None
+    """The cluster that it runs in, alone or with others, and its rank there."""
+    rank: int = 0
     exited: int = 0
     """Threads that have ended."""
     parts: dict[str, Any] = field(default_factory=dict)

@@ -62,13 +62,29 @@ def _ring(gangs: list[Any], at: dict[Any, Instruction]) -> str:
         name, users = _could(g)
         names[number] = f"{where(g)} (line {at[g].line}) waits for {name}"
         for other_number, other in enumerate(gangs):
-            if other is not g and other.cta is g.cta and set(other.warps.tolist()) & users.keys():
+            if other is g:
+                continue
+            mine = set(other.warps.tolist())
+            if other.cta is g.cta:
+                comes = bool(mine & users.keys())
+            else:
+                comes = other.cta.cluster is g.cta.cluster and _reaches(g, other, mine)
+            if comes:
                 graph.add_edge(number, other_number)
     try:
         edges = nx.find_cycle(graph)
     except nx.NetworkXNoCycle:
         return ""
     return ", ".join(f"{names[a]}, where {where(gangs[b])} arrives" for a, b in edges)
+
+
+def _reaches(g: Any, other: Any, warps: set[int]) -> bool:
+    """Whether warps of another CTA have ever come to what a gang waits for."""
+    kind, place = g.waiting.key
+    if kind == "mbarrier" and place in mbarriers(g.cta):
+        came = {warp for rank, warp in mbarriers(g.cta)[place].peers if rank == other.cta.rank}
+        return bool(came & warps)
+    return bool(kind == "cluster")
 
 
 def _states(cta: Any) -> Iterable[str]:

@@ -84,6 +84,17 @@ CLASSES: dict[str, FindingClass] = {
             "a fence.mbarrier_init after the initialisation, and a barrier before the use",
         ),
         FindingClass(
+            "cluster-rank",
+            "An address or a mask names a CTA that the cluster does not have, or memory of another "
+            "CTA is used where only the own may be.",
+            "ranks below %cluster_nctarank, and .shared::cluster where they are used",
+        ),
+        FindingClass(
+            "peer-ended",
+            "A CTA ends while others of its cluster may still reach into its shared memory.",
+            "a barrier.cluster.arrive and wait by all threads between the access and the end",
+        ),
+        FindingClass(
             "barrier-in-use",
             "An mbarrier is initialised again while it is in use.",
             "an initialisation once, or an mbarrier.inval before the next",

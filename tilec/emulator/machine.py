@@ -15,6 +15,7 @@ import numpy as np
 
 from tilec.diagnostics import Diagnostic, DiagnosticError
 from tilec.emulator.arrays import GlobalRaces
+from tilec.emulator.clusters import Cluster, check_visits
 from tilec.emulator.conflicts import Advice
 from tilec.emulator.cta import Cta
 from tilec.emulator.deadlock import at_exit, report
@@ -133,6 +134,19 @@ class Machine:
             return lambda g: constant
         if base == "ctaid":
             return lambda g: np.asarray(g.cta.index[index]).astype(kind)[()]
+        if base in ("clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid"):
+            by = self.program.cluster[index]
+            if base == "clusterid":
+                return lambda g: np.asarray(g.cta.index[index] // by).astype(kind)[()]
+            if base == "cluster_ctaid":
+                return lambda g: np.asarray(g.cta.index[index] % by).astype(kind)[()]
+            size = np.asarray(by if base == "cluster_nctaid" else self.grid[index] // by)
+            fixed = size.astype(kind)[()]
+            return lambda g: fixed
+        if base == "cluster_ctarank":
+            return lambda g: np.asarray(g.cta.rank).astype(kind)[()]
+        if base == "cluster_nctarank":
+            return lambda g: np.asarray(len(g.cta.cluster.ctas)).astype(kind)[()]
         if base == "laneid":
             return lambda g: (g.tid % WARP).astype(kind)
         if base == "warpid":
@@ -168,14 +182,41 @@ class Machine:
         if self.advise:
             self.watchers.append(Advice())
         with np.errstate(all="ignore"):  # what NumPy warns of is what the instructions define
-            for index in self.choice.order(list(_indices(self.grid))):
+            for indices in self.choice.order(list(self._clusters())):
                 try:
-                    self.run_ctas([self.start(index)])
+                    self.run_ctas(self.start_cluster(indices))
                 except Deadlock:
                     break
         if self.recorder is not None:
             self.recorder.finish()
         return self.findings
+
+    def _clusters(self) -> Iterator[list[tuple[int, int, int]]]:
+        """The CTAs of each cluster, by rank."""
+        shape = self.program.cluster
+        if any(n % by for n, by in zip(self.grid, shape, strict=True)):
+            raise DiagnosticError(
+                Diagnostic(
+                    "invalid-launch",
+                    f"a grid of {self.grid} CTAs is no whole number of clusters of {shape}",
+                    help="launch a multiple of the cluster along each axis",
+                )
+            )
+        x, y, z = shape
+        for first in _indices((self.grid[0] // x, self.grid[1] // y, self.grid[2] // z)):
+            yield [
+                (first[0] * x + i, first[1] * y + j, first[2] * z + k)
+                for i, j, k in _indices(shape)
+            ]
+
+    def start_cluster(self, indices: list[tuple[int, int, int]]) -> list[Cta]:
+        """The CTAs of a cluster at their first instruction."""
+        cluster = Cluster(self.program.cluster)
+        for rank, index in enumerate(indices):
+            cta = self.start(index)
+            cta.cluster, cta.rank = cluster, rank
+            cluster.ctas.append(cta)
+        return cluster.ctas
 
     def start(self, index: tuple[int, int, int]) -> Cta:
         """A CTA at its first instruction."""
@@ -186,6 +227,7 @@ class Machine:
         if threads % WARP:
             gang.mask = gang.tid < threads
         cta.gangs.append(gang)
+        cta.cluster = Cluster((1, 1, 1), [cta])
         return cta
 
     def run_ctas(self, ctas: list[Cta]) -> None:
@@ -270,6 +312,9 @@ class Machine:
             if g.mask.any():
                 return False
         g.cta.gangs.remove(g)
+        g.cta.cluster.settle()
+        if g.cta.finished:
+            check_visits(g.cta)
         return True
 
     def _check_roles(self) -> None:

@@ -130,12 +130,13 @@ class _Kernel:
                 case "parameter":
                     self._parameter(child)
                 case "tuning":
-                    tuning[str(child.children[0])] = [int(n) for n in child.children[1:]]
+                    tuning[str(child.children[0])] = [int(n) for n in child.children[1:] if n]
                 case "body":
                     for declared in self.module.shared:
                         self._variable(declared)
                     self._body(child)
         threads = [*tuning.get(".maxntid", tuning.get(".reqntid", [1024])), 1, 1]
+        cluster = [*tuning.get(".reqnctapercluster", []), 1, 1, 1]
         return Program(
             name,
             self.module.target,
@@ -147,6 +148,7 @@ class _Kernel:
             (threads[0], threads[1], threads[2]),
             tuning.get(".minnctapersm", [1])[0],
             self.module.files,
+            (cluster[0], cluster[1], cluster[2]),
         )
 
     def _parameter(self, tree: Any) -> None:

@@ -171,6 +171,8 @@ class Program:
     max_threads: tuple[int, int, int]
     min_ctas: int
     files: dict[int, str] = field(default_factory=dict)
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    """CTAs of a cluster along each axis of the grid."""
 
     @property
     def static_shared(self) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilec.emulator.arrays import arrays_of
+from tilec.emulator.clusters import foreign, note_visit, number_of, owner_of
 from tilec.emulator.cta import Cta
 from tilec.emulator.instructions.memory import address_of
 from tilec.emulator.order import Box, order_of
@@ -48,6 +49,10 @@ class Mbarrier:
     """The warps whose transfers have ever signalled it."""
     announcer: Instruction | None = None
     """Who announced bytes last."""
+    cta: Any = None
+    """The CTA in whose shared memory it lies."""
+    peers: dict[tuple[int, int], Instruction] = field(default_factory=dict)
+    """Rank and warp of those in other CTAs that have ever arrived or filled, and where."""
     passed: dict[int, tuple[int, Instruction]] = field(default_factory=dict)
     """For each warp, the number of the phase that it last waited for, and where."""
 
@@ -76,12 +81,19 @@ def mbarriers(cta: Cta) -> dict[int, Mbarrier]:
 
 def barrier_at(bind: Bind, g: Any, address: int) -> Mbarrier | None:
     """The barrier at an address; None, with a finding, where none was initialised."""
-    found = mbarriers(g.cta).get(address)
+    owner, offset = owner_of(bind, g, address)
+    return None if owner is None else barrier_in(bind, g, owner, offset)
+
+
+def barrier_in(bind: Bind, g: Any, owner: Cta, offset: int) -> Mbarrier | None:
+    """The same in the window of a CTA."""
+    found = mbarriers(owner).get(offset)
     if found is None:
+        of = "" if owner is g.cta else f" of CTA {owner.index}"
         g.cta.machine.findings.add(
             "uninitialised-barrier",
             bind.at,
-            f"no mbarrier was initialised at shared address {address}",
+            f"no mbarrier was initialised at shared address {offset}{of}",
             where=where(g),
         )
         return None
@@ -91,19 +103,27 @@ def barrier_at(bind: Bind, g: Any, address: int) -> Mbarrier | None:
 
 def _check_seen(bind: Bind, g: Any, barrier: Mbarrier) -> None:
     """The initialisation comes before every use, and TMA needs a fence after it as well."""
-    clock = order_of(g.cta).clock[:, barrier.maker]
+    order = order_of(g.cta)
+    if barrier.cta is g.cta:
+        seen = {w: int(order.clock[w, barrier.maker]) for w in g.active_warps()}
+    else:
+        number = number_of(barrier.cta)
+        told = {w: order.others[w].get(number) for w in g.active_warps()}
+        seen = {w: 0 if b is None else int(b.clock[barrier.maker]) for w, b in told.items()}
     by_copy = bind.row.proxy == "async"
     needed = barrier.shown if by_copy else barrier.made
-    unseen = [w for w in g.active_warps() if clock[w] < needed]
+    unseen = [w for w in seen if seen[w] < needed]
     if not unseen and (barrier.shown or not by_copy):
         return
     who = "TMA" if by_copy else f"warp {unseen[0]}"
+    of = "" if barrier.cta is g.cta else f" of CTA {barrier.cta.index}"
     g.cta.machine.findings.add(
         "barrier-init-unseen",
         bind.at,
-        f"{who} uses the mbarrier at {barrier.address}, whose initialisation at line "
+        f"{who} uses the mbarrier at {barrier.address}{of}, whose initialisation at line "
         f"{barrier.at.line} is not ordered before",
         other=barrier.at,
+        missing="" if not of else "a barrier of the cluster between the two",
         where=where(g),
     )
 
@@ -156,6 +176,7 @@ def _init(bind: Bind) -> Step:
             )
         warps = g.cta.warps
         made = Mbarrier(at, number, bind.at, number, told=Box.empty(warps), over=Box.empty(warps))
+        made.cta = g.cta
         made.maker = int(g.warps[lane // 32])
         made.made = int(order_of(g.cta).clock[made.maker, made.maker])
         order_of(g.cta).release([made.maker], Box.empty(warps))
@@ -199,10 +220,16 @@ def _arrive(bind: Bind) -> Step:
             elif counts is not None:
                 arrivals = int(counts[lane])
             warp = int(g.warps[lane // 32])
-            barrier.arrivers[warp] = bind.at
+            if barrier.cta is g.cta:
+                barrier.arrivers[warp] = bind.at
+            else:
+                barrier.peers[g.cta.rank, warp] = bind.at
+                note_visit(g, bind, warp, barrier.cta, "the arrival")
             if g.cta.machine.recorder is not None:
                 g.cta.machine.recorder.arrives(warp, barrier)
-            order.release([warp], barrier.told)
+            box = Box.empty(g.cta.warps)
+            order.release([warp], box)
+            barrier.told.take(foreign(g.cta, box, barrier.cta))
             arrive(bind, g, barrier, arrivals)
 
     return run
@@ -222,7 +249,7 @@ def arrive(bind: Bind, g: Any, barrier: Mbarrier, arrivals: int) -> None:
         return
     barrier.pending -= arrivals
     barrier.came.append(bind.at)
-    barrier.settle(g.cta.warps)
+    barrier.settle(barrier.cta.warps)
 
 
 @row("mbarrier.expect_tx", effect="orders", group="mbarrier")
@@ -256,7 +283,7 @@ def _wait(bind: Bind) -> Step:
         places, parities = address(g), lanes_of(wanted(g), g)
         if len(set(places[active].tolist())) > 1 or len(set(parities[active].tolist())) > 1:
             raise bind.fail("lanes that wait for different barriers are beyond the emulator")
-        barrier = barrier_at(bind, g, int(places[lane]))
+        barrier = barrier_in(bind, g, g.cta, int(places[lane]))
         if barrier is None:
             write(g, np.bool_(True))
             return None

@@ -9,8 +9,9 @@ import numpy as np
 
 from tilec.emulator.arrays import thread_access, work_access
 from tilec.emulator.asynchrony import Groups, Work, commits, issue
+from tilec.emulator.clusters import Visit, check_alive, foreign, number_of, owner_of, visits
 from tilec.emulator.instructions.arithmetic import narrowed, widen
-from tilec.emulator.instructions.mbarriers import arrive, barrier_at, deliver
+from tilec.emulator.instructions.mbarriers import arrive, barrier_at, barrier_in, deliver
 from tilec.emulator.instructions.memory import address_of, in_global, in_shared, space_of
 from tilec.emulator.memory import gather, scatter
 from tilec.emulator.order import Box, order_of
@@ -92,8 +93,6 @@ def _fits(bind: Bind, g: Any, map: Any, start: int, coordinates: tuple[int, ...]
 def _tensor(bind: Bind) -> Step:
     parts = bind.at.parts
     to_shared = parts[5].startswith("shared")
-    if any(p.startswith("multicast") for p in parts):
-        raise bind.fail("multicast is beyond the emulator")
     if "tile" not in parts:
         raise bind.fail("only .tile copies are known")
     return _tensor_load(bind) if to_shared else _tensor_store(bind)
@@ -103,43 +102,87 @@ def _tensor_load(bind: Bind) -> Step:
     target, tensor, signal = bind.operands[:3]
     to, barrier_place = address_of(bind, target), address_of(bind, signal)
     base, coordinates = _map_reader(bind, tensor)
+    several = "multicast::cluster" in bind.at.parts
+    mask = bind.read(bind.operands[3], "u16") if several else None
 
     def run(g: Any) -> None:
         places = [lanes_of(c(g), g) for c in coordinates]
+        masks = None if mask is None else lanes_of(mask(g), g)
         for lane in np.flatnonzero(g.active()).tolist():
             map = _the_map(bind, g, int(base(g)[lane]))
             start = tuple(int(p[lane]) for p in places)
-            barrier = barrier_at(bind, g, int(barrier_place(g)[lane]))
-            address = int(to(g)[lane])
-            if map is None or barrier is None or not _fits(bind, g, map, address, start):
+            owner, address = owner_of(bind, g, int(to(g)[lane]))
+            signal_owner, at = owner_of(bind, g, int(barrier_place(g)[lane]))
+            if owner is None or signal_owner is not owner:
                 continue
-            _start_load(bind, g, int(g.warps[lane // 32]), map, start, address, barrier)
+            targets = [owner] if masks is None else _chosen(bind, g, int(masks[lane]))
+            if map is None or not _fits(bind, g, map, address, start):
+                continue
+            warp = int(g.warps[lane // 32])
+            box = order_of(g.cta).issue(warp)
+            for target in targets:
+                barrier = barrier_in(bind, g, target, at)
+                if barrier is not None:
+                    _start_load(bind, g, warp, map, start, address, barrier, box)
 
     return run
 
 
+def _chosen(bind: Bind, g: Any, mask: int) -> list[Any]:
+    """The CTAs of a multicast's mask, which the cluster has and which have not ended."""
+    ctas = g.cta.cluster.ctas
+    if mask >> len(ctas) or not mask:
+        g.cta.machine.findings.add(
+            "cluster-rank",
+            bind.at,
+            f"the mask {mask:#x} in a cluster of {len(ctas)} CTAs",
+            missing=f"a mask of ranks 0 to {len(ctas) - 1}, and of one at least",
+            where=where(g),
+        )
+    found = [cta for rank, cta in enumerate(ctas) if mask >> rank & 1]
+    for cta in found:
+        if cta is not g.cta:
+            check_alive(bind, g, cta, "writes")
+    return found
+
+
 def _start_load(
-    bind: Bind, g: Any, warp: int, map: Any, start: tuple[int, ...], address: int, barrier: Any
+    bind: Bind,
+    g: Any,
+    warp: int,
+    map: Any,
+    start: tuple[int, ...],
+    address: int,
+    barrier: Any,
+    box: Box,
 ) -> None:
-    cta = g.cta
+    """Bring a box to the CTA of the barrier; ``box`` is what the issuer knew."""
+    cta = barrier.cta
+    own = cta is g.cta
     order, shadow = order_of(cta), shadow_of(cta)
     party = Party(
         bind.at,
         order.fresh_bit(),
-        order.issue(warp),
+        foreign(g.cta, box, cta),
         "the TMA load",
         "a wait for the phase of the mbarrier that the load signals",
         signals=barrier,
         phase=barrier.phase,
     )
-    barrier.fillers[warp] = bind.at
+    if own:
+        barrier.fillers[warp] = bind.at
+    else:
+        barrier.peers[g.cta.rank, warp] = bind.at
+        number = number_of(g.cta)
+        visit = Visit(bind.at, "the multicast", number, bits=party.bits)
+        visits(cta)[number, -1, party.bits] = visit
     shadow.enter(party)
     pieces = box_addresses(map, address)
 
     def write() -> None:
         found = shadow.work_writes(party, granules_of(pieces, _SMALLEST))
         if found is not None:
-            tell(cta, bind.at, found, "writes", "the TMA load", (warp,), party)
+            tell(cta, bind.at, found, "writes", "the TMA load", (warp,) if own else (), party)
         buffer = cta.machine.memory.at(map.address)
         work_access(cta, party, buffer, box_bytes(map, buffer, start), writes=False)
         rows = read_box(map, buffer, start).reshape(-1, _SMALLEST)
