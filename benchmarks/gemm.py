@@ -1,13 +1,15 @@
 """examples/gemm.tk against cuBLAS, Triton and the hand-written reference, in one run.
 
     python -m benchmarks.gemm [--shape M,N,K ...] [--form TN|TT|NN|NT] [--dtype bf16|f16]
+        [--schedule PINS ...]
 
 Idea: the program is called as any user calls it; its contestants read the same tensors.  The
 reference kernel joins where it exists: 8192 cubed, bf16, both operands K-major or neither.
 
 Invariants: float32 torch without TF32 is what every result is compared with.
 
-Never: gives our kernel a schedule that its own passes did not choose.
+Never: gives our kernel a schedule that its own passes did not choose; what `--schedule` pins runs
+beside it, under its pins' name, and such a run is saved nowhere but where `--results` says.
 """
 
 from __future__ import annotations
@@ -50,7 +52,12 @@ def exact(a: Any, b: Any) -> Any:
 
 
 def contestants(
-    shape: tuple[int, int, int], form: str, dtype_name: str, folder: str | None, kernel: Any
+    shape: tuple[int, int, int],
+    form: str,
+    dtype_name: str,
+    folder: str | None,
+    kernel: Any,
+    pins: Sequence[str] = (),
 ) -> list[Case]:
     """Ours first, then peers, then the reference where there is one."""
     import torch
@@ -83,6 +90,7 @@ def contestants(
     ours = torch_case(
         "tilec", lambda: kernel(a, b, c), lambda: c, expected, reference.TOLERANCE, "ours"
     )
+    others = [*(_pinned(text, kernel, a, b, expected) for text in pins), *others]
     third = torch.empty_like(c)
     launch = triton_kernels.gemm(a, b, third)
     if launch is not None:
@@ -92,15 +100,30 @@ def contestants(
     return [ours, *others]
 
 
+def _pinned(text: str, kernel: Any, a: Any, b: Any, expected: Any) -> Case:
+    """Our kernel with choices pinned, such as ``cluster=2:1,stages=4``."""
+    import torch
+
+    from tilec.cli_options import read_schedule
+
+    chosen = kernel.using(schedule=read_schedule([text]))
+    c = torch.empty(a.shape[0], b.shape[0], dtype=a.dtype, device="cuda")
+    return torch_case(
+        text, lambda: chosen(a, b, c), lambda: c, expected, reference.TOLERANCE, "pinned"
+    )
+
+
 def run(shape: tuple[int, int, int], options: argparse.Namespace, protocol: Protocol) -> Comparison:
     """One comparison, saved under benchmarks/results."""
     kernel = tilec.load(str(EXAMPLES / "gemm.tk")).gemm
-    cases = contestants(shape, options.form, options.dtype, options.reference, kernel)
+    pins = options.schedule or ()
+    cases = contestants(shape, options.form, options.dtype, options.reference, kernel, pins)
     sizes = "x".join(map(str, shape))
     title = f"gemm {options.dtype} {options.form} {sizes}"
     work = 2e-12 * shape[0] * shape[1] * shape[2]
     found = compare(title, work, "TFLOP/s", cases, protocol)
-    found.save(title.replace(" ", "-"), *([options.results] if options.results else []))
+    if options.results or not pins:
+        found.save(title.replace(" ", "-"), *([options.results] if options.results else []))
     return found
 
 
@@ -119,6 +142,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--shape", type=_shape, action="append", help="M,N,K; default 8192 cubed")
     parser.add_argument("--form", choices=FORMS, default="TN", help="TN: both K-major")
     parser.add_argument("--dtype", choices=("bf16", "f16"), default="bf16")
+    parser.add_argument(
+        "--schedule", action="append", metavar="PINS",
+        help="time these choices too, as `tilec compile --schedule` takes them",
+    )  # fmt: skip
     parser.add_argument("--reference", help="folder of the reference PTX")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pause", type=float, default=0.6)
