@@ -69,7 +69,8 @@ def test_all_orders(shape: tuple[int, int], order: str, seed: int) -> None:
 _BARRIER = r"barrier\.cluster\.arrive\.aligned;\n  barrier\.cluster\.wait\.aligned;\n"
 DAMAGE = {
     "fewer arrivals expected": (
-        r"(mbarrier\.init\.shared::cta\.b64 [^,]+), 12;", r"\1, 8;", {"arrival-count", "unfinished-work"},
+        r"(mbarrier\.init\.shared::cta\.b64 [^,]+), 12;", r"\1, 8;",
+        {"arrival-count", "unfinished-work"},
     ),
     "more arrivals expected": (
         r"(mbarrier\.init\.shared::cta\.b64 [^,]+), 12;", r"\1, 13;", {"deadlock"},
