@@ -10,10 +10,14 @@ import pytest
 from tests.passes.programs import PROGRAMS, Program
 from tests.passes.test_meaning import check_everywhere, promised, unpromised
 from tests.ptx.assemblers import assembled_for
-from tilec.compiler import Compiled, compile_source
-from tilec.diagnostics import DiagnosticError
+from tilec import pipeline
+from tilec.compiler import compile_source, front, prepare
 from tilec.frontend.parse import parse
 from tilec.ir.facts import Schedule
+from tilec.ir.levels import tile
+from tilec.passes.base import Context
+from tilec.passes.place_shared import total_bytes
+from tilec.passes.shared_needs import SMALL_BYTES, shared_needs
 from tilec.source import SourceFile
 from tilec.targets import TARGETS, by_name
 
@@ -29,18 +33,35 @@ def test_examples_assemble_for_older_targets(example: Path, target: str) -> None
     source = SourceFile.read(example)
     kernel = parse(source).kernels[0].name
 
-    def compiled_with(schedule: Schedule) -> Compiled:
-        return compile_source(source, kernel, {}, TARGETS[target], schedule=schedule)
-
-    try:
-        compiled = compiled_with(Schedule())
-    except DiagnosticError:
-        # Less shared memory than the newest target has; the message names what fits, and it does.
-        with pytest.raises(DiagnosticError, match="pin at most stages=1"):
-            compiled_with(Schedule())
-        compiled = compiled_with(Schedule(stages=1))
+    compiled = compile_source(source, kernel, {}, TARGETS[target])
     assert f".target {target}\n" in compiled.ptx
     assembled_for(compiled.ptx, target)  # registers may spill where nobody has tuned yet
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("example", EXAMPLES, ids=[path.stem for path in EXAMPLES])
+def test_the_account_of_shared_memory_covers_what_is_placed(example: Path, target: str) -> None:
+    source = SourceFile.read(example)
+    module = front(source, parse(source).kernels[0].name, {}, TARGETS[target])
+    prepare(module, None, Schedule())
+    ctx = Context(TARGETS[target])
+    pipeline.run(module, ctx, stop_after="choose-tiles")
+    accounts: dict[str, int] = {}
+    slack: dict[str, int] = {}
+    for kernel in module.kernels:
+        schedule = pipeline.recorded_schedule(kernel)
+        ctx.facts, ctx.schedule = pipeline.settled_facts(kernel), schedule
+        needs = shared_needs(kernel, ctx, schedule)
+        assert needs is not None
+        if any(isinstance(op, tile.Dot) for op in kernel.body.walk()):
+            accounts[kernel.name] = needs.total(schedule.stages or 2)
+            # Elements of a fragment that need no buffer, and results that leave from registers.
+            slack[kernel.name] = SMALL_BYTES + needs.staging + accounts[kernel.name] // 3
+    pipeline.run(module, ctx, stop_after="form-ctas")
+    for kernel in module.kernels:
+        if kernel.name in accounts:
+            placed = total_bytes(kernel)
+            assert placed <= accounts[kernel.name] <= placed + slack[kernel.name]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -24,6 +24,7 @@ from tilec.passes.live_results import ACCUMULATOR_BITS, live_results
 from tilec.passes.open_choices import MULTIPLE, WARP, OpenChoices
 from tilec.passes.operands import ring_refusal, tma_refusal
 from tilec.passes.refusal import refused
+from tilec.passes.shared_needs import shared_needs
 from tilec.targets.base import Target
 
 DEPTH_BYTES = 128
@@ -99,23 +100,65 @@ class ProductTiles(OpenChoices):
         shapes, fitting = self.legal(dots)
         work = self.work(main)
         prices = [price(self.ctx.target, work, shape) for shape in fitting]
-        best = cheapest(prices)
+        best, most = self.fitting(prices, main)
         for axis, size in zip(
             self.tiled(main), (best.shape.rows, best.shape.columns, best.shape.depth), strict=True
         ):
             self.settle(axis, size)
         self.set(warpgroups=best.shape.warpgroups)
         # Without a ring nothing is fetched ahead, so several CTAs an SM hide each other's waits.
-        known = None not in (work.rows, work.columns, work.outer)
-        many = mapped and not (known and best.tiles <= self.ctx.target.sms)
-        self.set(group=raster_group(self.ctx.target, work, best.shape), persistent=many)
+        self.set(group=raster_group(self.ctx.target, work, best.shape))
+        self.set(persistent=self.many(best, work))
         self.explain(main, best, prices, shapes)
         if mapped:
             element = main.a.type.dtype.bytes
-            self.set(stages=self.stages(best.shape, element, work, main))
+            self.set(stages=self.stages(best.shape, element, work, most, main))
             # A warp that computes the addresses of copies needs its share of registers.
             if self.ctx.target.has_setmaxnreg and not self.copied(dots):
                 self.set(registers=REGISTERS.get(self.schedule.warpgroups or 0, ()))
+        elif most < STAGES[0]:
+            self.set(stages=most)
+
+    def many(self, best: Price, work: Work) -> bool:
+        """Whether CTAs go from tile to tile: there may be more of these than SMs."""
+        known = None not in (work.rows, work.columns, work.outer)
+        return self.rings and not (known and best.tiles <= self.ctx.target.sms)
+
+    def fitting(self, prices: list[Price], main: tile.Dot) -> tuple[Price, int]:
+        """The cheapest that fits shared memory whole, and the most stages that it leaves room.
+
+        One stage hides nothing, so it comes last; where nothing fits, ``place-shared`` says so.
+        """
+        most: dict[Shape, int] = {}
+        for least in (self.schedule.stages or STAGES[0], 1):
+            left = list(prices)
+            while left:
+                best = cheapest(left)
+                if best.shape not in most:
+                    most[best.shape] = self.most_stages(best, main)
+                if most[best.shape] >= least:
+                    return best, most[best.shape]
+                left.remove(best)
+        return cheapest(prices), STAGES[1]
+
+    def most_stages(self, chosen: Price, main: tile.Dot) -> int:
+        """The most stages of open rings that fit beside all else; 0 if that does not fit."""
+        shape, settled = chosen.shape, dict(self.sizes)
+        for axis, size in zip(
+            self.tiled(main), (shape.rows, shape.columns, shape.depth), strict=True
+        ):
+            self.settle(axis, size)
+        self.rest(main)
+        persistent = self.schedule.persistent
+        trial = replace(
+            self.schedule,
+            tiles=tuple((name[1:], size) for name, size in self.sizes.items()),
+            warpgroups=self.schedule.warpgroups or shape.warpgroups,
+            persistent=self.many(chosen, self.work(main)) if persistent is None else persistent,
+        )
+        self.sizes = settled
+        needs = shared_needs(self.kernel, self.ctx, trial)
+        return STAGES[1] if needs is None else needs.most_stages(self.ctx.target.shared_per_cta)
 
     def tiled(self, main: tile.Dot) -> tuple[AxisClass, AxisClass, AxisClass]:
         """The classes of a product's rows, columns and depth."""
@@ -295,9 +338,9 @@ class ProductTiles(OpenChoices):
         staging = 2 * shape.rows * min(shape.columns * 2, DEPTH_BYTES) * self.ctx.target.has_tma
         return self.ctx.target.shared_per_cta - staging - 1024
 
-    def stages(self, shape: Shape, element: int, work: Work, at: Op) -> int:
-        """As many stages as fit, but no more than rounds of K or than hide anything."""
-        fits = self.room(shape, element) // shape.stage_bytes(element)
+    def stages(self, shape: Shape, element: int, work: Work, most: int, at: Op) -> int:
+        """As many stages as fit, ``most`` of them, but no more than rounds of K."""
+        fits = min(most, self.room(shape, element) // shape.stage_bytes(element))
         rounds = STAGES[1] if work.depth is None else -(-work.depth // shape.depth)
         each = shape.stage_bytes(element)
         wide = each * 4 > self.ctx.target.shared_per_cta * 3 // 4
@@ -316,7 +359,7 @@ class ProductTiles(OpenChoices):
                 stage_bytes=each,
                 most_stages_that_fit=fits,
             )
-        return max(STAGES[0], min(fits, rounds, cap, STAGES[1]))
+        return max(min(most, STAGES[0]), min(fits, rounds, cap, STAGES[1]))
 
     def known_axes(self) -> None:
         """A known axis that products pad is one tile, as long as they ask for."""
