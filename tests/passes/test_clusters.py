@@ -168,7 +168,7 @@ def test_a_cluster_that_cannot_be(text: str, shape: tuple[int, ...], target: str
 
 def test_causal_attention_has_its_reason() -> None:
     sizes = {"M": 512, "N": 512, "B": 1, "H": 2, "HK": 2}
-    schedule = Schedule(cluster=(1, 2), tiles=(("i", 128), ("j", 64)), warpgroups=2)
+    schedule = Schedule(cluster=(1, 2), tiles=(("i", 64), ("j", 64)))
     with pytest.raises(BadChoices) as refusal:
         formed(ATTENTION, schedule, sizes, values={"CAUSAL": True})
     assert "does not run alike in all of them" in str(refusal.value)
