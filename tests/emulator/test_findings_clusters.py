@@ -154,3 +154,8 @@ def test_a_grid_is_whole_clusters() -> None:
     case.grid = 3
     with pytest.raises(DiagnosticError, match="no whole number of clusters"):
         case.clean()
+
+
+def test_memory_of_another_cta_is_refused() -> None:
+    with pytest.raises(DiagnosticError, match="in the memory of another CTA"):
+        two(f"{RANKS}{SYNC}ld.shared::cluster.b32 %r7, [%r12];\n{SYNC}").clean()

@@ -16,12 +16,10 @@ from typing import Any
 from tilec.emulator.arrays import arrays_of
 from tilec.emulator.cta import Cta
 from tilec.emulator.gang import WARP
+from tilec.emulator.memory import WINDOW_BITS
 from tilec.emulator.order import Box, learn_of, order_of
 from tilec.emulator.program import Instruction
 from tilec.emulator.table import Bind, where
-
-WINDOW_BITS = 24
-"""Bits of an offset in a CTA's window, as an H200 has them (docs/hardware.md)."""
 
 
 @dataclass(eq=False)

@@ -20,6 +20,8 @@ Bytes = npt.NDArray[np.uint8]
 Lanes = npt.NDArray[Any]
 
 _FIRST = 0x7F00_0000_0000
+WINDOW_BITS = 24
+"""Bits of an offset in a CTA's shared window, as an H200 has them (docs/hardware.md)."""
 GAP = 1 << 24
 """Bytes that lie between two buffers at least."""
 PARAMETERS = 0x10_0000_0000

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tilec.emulator.clusters import WINDOW_BITS, come, mapped, pass_barrier, round_to_wait_for
+from tilec.emulator.clusters import come, mapped, pass_barrier, round_to_wait_for
+from tilec.emulator.memory import WINDOW_BITS
 from tilec.emulator.table import Bind, Block, Result, Step, lanes_of, row, where
 
 

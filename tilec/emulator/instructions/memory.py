@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilec.emulator.gang import VIEWS
-from tilec.emulator.memory import GAP, PARAMETERS, gather, scatter
+from tilec.emulator.memory import GAP, PARAMETERS, WINDOW_BITS, gather, scatter
 from tilec.emulator.program import WIDTH, Address, Symbol
 from tilec.emulator.table import Bind, Step, lanes_of, row, where
 
@@ -157,6 +157,8 @@ def aligned(bind: Bind, g: Any, addresses: Any, width: int) -> Any:
 def in_shared(bind: Bind, g: Any, addresses: Any, width: int, lanes: Any) -> Any:
     """The lanes whose access lies in the CTA's shared memory; others are a finding."""
     machine = g.cta.machine
+    if "shared::cluster" in bind.at.parts and (addresses[lanes] >> WINDOW_BITS).any():
+        raise bind.fail("loads and stores in the memory of another CTA are beyond the emulator")
     size = machine.program.static_shared + machine.dynamic_shared
     inside = (addresses >= 0) & (addresses + width <= size)
     outside = lanes & ~inside
