@@ -26,6 +26,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tilec.diagnostics import DiagnosticError
+
 RESULTS = Path(__file__).parent / "results"
 _FLUSH_BYTES = 256 * 1024 * 1024  # several times the L2 of any target
 _BATCH_S = 0.02
@@ -61,6 +63,13 @@ class Case:
 
 class WrongResult(RuntimeError):
     """A contestant computed something else; it is reported and not timed."""
+
+
+#: What a contestant may raise where it cannot do the work; it is reported and not timed.
+FAILURES = (
+    ArithmeticError, AttributeError, DiagnosticError, ImportError, LookupError, OSError,
+    RuntimeError, TypeError, ValueError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -352,14 +361,22 @@ def compare(
     return comparison
 
 
+def said(error: Exception) -> str:
+    """An error in one line."""
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"
+
+
 def _checked(case: Case, timer: _Timer) -> CaseResult:
-    case.poison()
-    case.launch()
-    timer.synchronize()
     try:
+        case.poison()
+        case.launch()
+        timer.synchronize()
         return CaseResult(case.name, case.role, case.check())
     except WrongResult as wrong:
         return CaseResult(case.name, case.role, float("nan"), failure=str(wrong))
+    except FAILURES as error:
+        return CaseResult(case.name, case.role, float("nan"), failure=said(error))
 
 
 def _cool(case: Case, timer: _Timer, protocol: Protocol) -> Reading:
@@ -400,6 +417,8 @@ def torch_case(
         tensor = output()
         if tensor.dtype.is_floating_point:
             tensor.fill_(float("nan"))
+        else:
+            tensor.fill_(-1 << (8 * tensor.element_size() - 1))
 
     def check() -> float:
         found = output().to(expected.dtype)
