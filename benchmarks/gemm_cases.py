@@ -78,10 +78,15 @@ def exact(a: Any, b: Any) -> Any:
 
 
 def contestants(
-    row: Row, folder: str | None = None, schedule: Schedule | None = None
+    row: Row,
+    folder: str | None = None,
+    schedule: Schedule | None = None,
+    beside: Sequence[str] = (),
 ) -> list[Case]:
-    """Ours first, then peers, then what else is timed beside them."""
-    return _KINDS[row.kind](row, folder, schedule)
+    """Ours first, then it with each of the pins of ``beside``, then peers and what else is timed."""
+    if row.kind == "gemm":
+        return _dense(row, folder, schedule, beside)
+    return _KINDS[row.kind](row, schedule)
 
 
 def _kernel(file: str, name: str, schedule: Schedule | None) -> Any:
