@@ -83,7 +83,7 @@ def contestants(
     schedule: Schedule | None = None,
     beside: Sequence[str] = (),
 ) -> list[Case]:
-    """Ours first, then it with each of the pins of ``beside``, then peers and what else is timed."""
+    """Ours first, then it with each pin of ``beside``, then peers and what else is timed."""
     if row.kind == "gemm":
         return _dense(row, folder, schedule, beside)
     return _KINDS[row.kind](row, schedule)
