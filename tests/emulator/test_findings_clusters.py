@@ -156,6 +156,34 @@ def test_a_grid_is_whole_clusters() -> None:
         case.clean()
 
 
-def test_memory_of_another_cta_is_refused() -> None:
-    with pytest.raises(DiagnosticError, match="in the memory of another CTA"):
-        two(f"{RANKS}{SYNC}ld.shared::cluster.b32 %r7, [%r12];\n{SYNC}").clean()
+PEER = "shl.b32 %r6, %r0, 2; add.u32 %r8, %r1, %r6; add.u32 %r9, %r12, %r6;\n"
+PUT = "st.shared.b32 [%r8+1024], %r0;\n"
+FETCH = "ld.shared::cluster.b32 %r7, [%r9+1024];\n"
+SEND = "st.shared::cluster.b32 [%r9+1024], %r0;\n"
+TAKE = "ld.shared.b32 %r7, [%r8+1024];\n"
+VISITS = {
+    "a read of what the other wrote": ("data-race", f"{PUT}{dropped(SYNC)}{FETCH}{SYNC}"),
+    "a write over what the other reads": (
+        "data-race", f"{PUT}{SYNC}{FETCH}{dropped(SYNC)}{PUT}{SYNC}",
+    ),
+    "a read of what came from the other": ("data-race", f"{SEND}{dropped(SYNC)}{TAKE}{SYNC}"),
+    "a write over what came": ("data-race", f"{PUT}{TAKE}{dropped(SYNC)}{SEND}{SYNC}{TAKE}"),
+    "nothing was written there": ("uninitialised-memory", f"{dropped(PUT)}{SYNC}{FETCH}{SYNC}"),
+    "beyond the end": (
+        "out-of-bounds",
+        f"{PUT}{SYNC}{changed(FETCH, FETCH.replace('1024', '16380'))}{SYNC}",
+    ),
+    "an access after the end": ("peer-ended", f"{PUT}{SYNC}{FETCH}{dropped(SYNC)}"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ["in order", "random"])
+@pytest.mark.parametrize("name", VISITS)
+def test_memory_of_another_cta(name: str, order: str) -> None:
+    kind, text = VISITS[name]
+    check(kind, two(f"{RANKS}{PEER}{text}", order=order))
+
+
+def test_only_loads_and_stores_go_there() -> None:
+    with pytest.raises(DiagnosticError, match="only loads and stores"):
+        two(f"{RANKS}{SYNC}red.shared::cluster.add.u32 [%r12], 1;\n{SYNC}").clean()

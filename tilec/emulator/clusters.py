@@ -10,8 +10,11 @@ outside is kept, and has to come before the last of its warps ends.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from tilec.emulator.arrays import arrays_of
 from tilec.emulator.cta import Cta
@@ -19,6 +22,7 @@ from tilec.emulator.gang import WARP
 from tilec.emulator.memory import WINDOW_BITS
 from tilec.emulator.order import Box, learn_of, order_of
 from tilec.emulator.program import Instruction
+from tilec.emulator.shadow import GRANULE, shadow_of, tell
 from tilec.emulator.table import Bind, where
 
 
@@ -144,6 +148,63 @@ def note_visit(g: Any, bind: Bind, warp: int, other: Cta, what: str) -> None:
         number, epoch = number_of(g.cta), int(order_of(g.cta).clock[warp, warp])
         key = (number, warp, bind.at.line)
         visits(other)[key] = Visit(bind.at, what, number, warp, epoch)
+
+
+def visited(
+    bind: Bind, g: Any, addresses: Any, width: int, lanes: Any, *, writes: bool
+) -> Iterator[tuple[Cta, Any, Any]]:
+    """Each other CTA that lanes access, those lanes, and the offsets in its window.
+
+    What may not be is a finding, and is left out.
+    """
+    windows, offsets = addresses >> WINDOW_BITS, addresses & ((1 << WINDOW_BITS) - 1)
+    program = g.cta.machine.program
+    size = program.static_shared + g.cta.machine.dynamic_shared
+    for window in np.unique(windows[lanes & (windows > 0)]).tolist():
+        which = lanes & (windows == window)
+        owner, _ = owner_of(bind, g, int(addresses[int(np.argmax(which))]))
+        if owner is None:
+            continue
+        outside = which & (offsets + width > size)
+        if outside.any():
+            g.cta.machine.findings.add(
+                "out-of-bounds",
+                bind.at,
+                f"{int(outside.sum())} lanes access shared memory of CTA {owner.index} at "
+                f"{int(offsets[int(np.argmax(outside))])}; a CTA has {size} bytes",
+                where=where(g),
+            )
+            which = which & ~outside
+        _visit(bind, g, owner, offsets, width, which, writes=writes)
+        yield owner, which, offsets
+
+
+def _visit(
+    bind: Bind, g: Any, owner: Cta, offsets: Any, width: int, lanes: Any, *, writes: bool
+) -> None:
+    """Check what warps do in the memory of another CTA, and keep it."""
+    index = offsets[lanes][:, None] + np.arange(width)
+    if writes:
+        owner.shared_written[index] = True
+    elif not owner.shared_written[index].all():
+        g.cta.machine.findings.add(
+            "uninitialised-memory",
+            bind.at,
+            f"shared memory of CTA {owner.index} is read that nothing has written",
+            missing="a write, and an order after it, on every way here",
+            where=where(g),
+        )
+    order, number, shadow = order_of(g.cta), number_of(g.cta), shadow_of(owner)
+    step = np.arange(0, max(width, GRANULE), GRANULE)
+    for _, warp, picked in g.by_warp(offsets, lanes):
+        granules = ((picked[:, None] + step) // GRANULE).reshape(-1)
+        knows = foreign(g.cta, order.snapshot(warp), owner)
+        me, epoch = (number, warp), int(order.clock[warp, warp])
+        found = shadow.visit(me, epoch, knows, granules, bind.at.line, writes=writes)
+        note_visit(g, bind, warp, owner, "the access")
+        if found is not None:
+            who = f"warp {warp} of CTA {g.cta.index}"
+            tell(owner, bind.at, found, "writes" if writes else "reads", who)
 
 
 def check_visits(cta: Cta) -> None:

@@ -8,7 +8,7 @@ with both parties.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ GRANULE = 2
 Index = npt.NDArray[np.int64]
 Changed = Callable[[], Index]
 _EVER = 1 << 40
+_NOBODY: Mapping[int, Box] = {}
 
 
 @dataclass(eq=False)
@@ -44,6 +45,17 @@ class Party:
     phase: int = 0
 
 
+Visitor = tuple[int, int]
+"""A CTA's number and one of its warps."""
+Others = Mapping[int, Box]
+
+
+def _knows(others: Others, visitor: Visitor, epoch: Any) -> Any:
+    """Whether what a warp of another CTA did up to an epoch comes before."""
+    told = others.get(visitor[0])
+    return epoch <= (0 if told is None else told.clock[visitor[1]])
+
+
 class Shadow:
     """One memory: the shared memory of a CTA."""
 
@@ -52,7 +64,7 @@ class Shadow:
         count = -(-bytes // GRANULE)
         self.order = order
         self.writer = np.full(count, -1, np.int16)
-        """The warp that wrote last, or -2 for work in flight, -1 for nobody."""
+        """The warp that wrote last, -2 for work in flight, -3 for a visitor, -1 for nobody."""
         self.epoch = np.zeros(count, np.int32)
         """Of the writing warp; the work's number if it was work."""
         self.write_at = np.zeros(count, np.int32)
@@ -64,6 +76,10 @@ class Shadow:
         self.read_time = np.zeros((order.warps, count), np.int32)
         self.time = 0
         """Accesses so far."""
+        self.visitors: list[tuple[Visitor, int]] = []
+        """Warps of other CTAs that wrote here, each with its epoch then."""
+        self.visits: dict[Visitor, tuple[Any, Any]] = {}
+        """For each warp of another CTA that read here: its epochs, and the lines."""
         self.works: list[Party] = []
         self.readers: list[Party] = []
         """Work that reads and that some warp does not know to be finished."""
@@ -72,7 +88,10 @@ class Shadow:
 
     def read(self, warp: int, granules: Index, line: int) -> tuple[Any, str] | None:
         """A warp reads; the other party and its name if that is a race."""
-        found = self._writes_before(granules, self.order.clock[warp], self.order.known[warp])
+        others = self.order.others[warp]
+        found = self._writes_before(
+            granules, self.order.clock[warp], self.order.known[warp], others=others
+        )
         self.read_epoch[warp, granules] = self.order.clock[warp, warp]
         self.read_at[warp, granules] = line
         self.time += 1
@@ -92,13 +111,14 @@ class Shadow:
         Two writes of the same bytes do not race: ``changed`` gives the granules where others stood.
         """
         clock, known = self.order.clock[warp], self.order.known[warp]
+        others = self.order.others[warp]
         plain = granules[~self.atomic[granules]] if atomic else granules
-        found = self._writes_before(plain, clock, known)
+        found = self._writes_before(plain, clock, known, others=others)
         if found is not None and found[1] == "write" and changed is not None:
-            found = self._writes_before(changed(), clock, known)
+            found = self._writes_before(changed(), clock, known, others=others)
         found = (
             found
-            or self._reads_before(granules, clock, skip=warp)
+            or self._reads_before(granules, clock, skip=warp, others=others)
             or self._work_before(granules, known)
         )
         self.writer[granules] = warp
@@ -107,6 +127,33 @@ class Shadow:
         self.write_at[granules] = line
         self.time += 1
         self.write_time[granules] = self.time
+        return found
+
+    # --- other CTAs of the cluster ---------------------------------------------------------------
+
+    def visit(
+        self, visitor: Visitor, epoch: int, knows: Box, granules: Index, line: int, *, writes: bool
+    ) -> tuple[Any, str] | None:
+        """A warp of another CTA reads or writes; ``knows`` is in the frame of this one."""
+        found = self._writes_before(
+            granules, knows.clock, knows.known, others=knows.others, me=visitor
+        )
+        if not writes:
+            if visitor not in self.visits:
+                empty = np.zeros((2, len(self.writer)), np.int32)
+                self.visits[visitor] = (empty[0], empty[1])
+            epochs, lines = self.visits[visitor]
+            epochs[granules], lines[granules] = epoch, line
+            return found
+        found = (
+            found
+            or self._reads_before(granules, knows.clock, -1, others=knows.others, me=visitor)
+            or self._work_before(granules, knows.known)
+        )
+        self.writer[granules], self.atomic[granules] = -3, False
+        self.epoch[granules] = len(self.visitors)
+        self.write_at[granules] = line
+        self.visitors.append((visitor, epoch))
         return found
 
     # --- work in flight --------------------------------------------------------------------------
@@ -119,9 +166,13 @@ class Shadow:
     def work_reads(self, party: Party, granules: Index) -> tuple[Any, str] | None:
         """Work reads; generic writes must have gone through a proxy fence."""
         start = party.start
-        found = self._writes_before(granules, start.proxy, start.known | party.bits, party.issued)
+        found = self._writes_before(
+            granules, start.proxy, start.known | party.bits, party.issued, start.others
+        )
         if found is not None and found[1] == "write":
-            unfenced = self._writes_before(granules, start.clock, start.known | party.bits)
+            unfenced = self._writes_before(
+                granules, start.clock, start.known | party.bits, others=start.others
+            )
             if unfenced is None or unfenced[1] != "write":
                 found = (found[0], "fence")
         party.reads.append(granules)
@@ -133,8 +184,12 @@ class Shadow:
         """Work writes; whoever used the memory before must have come to an end."""
         start = party.start
         found = (
-            self._writes_before(granules, start.clock, start.known | party.bits, party.issued)
-            or self._reads_before(granules, start.clock, skip=-1, since=party.issued)
+            self._writes_before(
+                granules, start.clock, start.known | party.bits, party.issued, start.others
+            )
+            or self._reads_before(
+                granules, start.clock, skip=-1, since=party.issued, others=start.others
+            )
             or self._work_before(granules, start.known | party.bits)
         )
         self.writer[granules] = -2
@@ -146,9 +201,19 @@ class Shadow:
     # --- questions -----------------------------------------------------------------------------
 
     def _writes_before(
-        self, granules: Index, clock: Any, known: int, since: int = _EVER
+        self,
+        granules: Index,
+        clock: Any,
+        known: int,
+        since: int = _EVER,
+        others: Others = _NOBODY,
+        me: Visitor | None = None,
     ) -> tuple[Any, str] | None:
         writer = self.writer[granules]
+        for place in granules[writer == -3] if self.visitors else ():
+            visitor, epoch = self.visitors[self.epoch[place]]
+            if visitor != me and not _knows(others, visitor, epoch):
+                return int(self.write_at[place]), "write"
         by_warp = writer >= 0
         if by_warp.any():
             late = by_warp & (self.epoch[granules] > clock[np.maximum(writer, 0)])
@@ -166,8 +231,18 @@ class Shadow:
         return None
 
     def _reads_before(
-        self, granules: Index, clock: Any, skip: int, since: int = _EVER
+        self,
+        granules: Index,
+        clock: Any,
+        skip: int,
+        since: int = _EVER,
+        others: Others = _NOBODY,
+        me: Visitor | None = None,
     ) -> tuple[Any, str] | None:
+        for visitor, (visited, lines) in self.visits.items():
+            unknown = ~np.asarray(_knows(others, visitor, visited[granules]))
+            if visitor != me and unknown.any():
+                return int(lines[granules[np.argmax(unknown)]]), "read"
         epochs = self.read_epoch[:, granules]
         late = epochs > np.asarray(clock)[:, None]
         if skip >= 0:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tilec.emulator.clusters import visited
 from tilec.emulator.gang import VIEWS
 from tilec.emulator.memory import GAP, PARAMETERS, WINDOW_BITS, gather, scatter
 from tilec.emulator.program import WIDTH, Address, Symbol
@@ -105,6 +106,11 @@ def load(bind: Bind, g: Any, space: str, addresses: Any, width: int) -> Any:
         return found
     lanes = aligned(bind, g, addresses, width)
     if space == "shared":
+        if "shared::cluster" in bind.at.parts:
+            addresses = own_window(g, addresses)
+            for owner, which, offsets in visited(bind, g, addresses, width, lanes, writes=False):
+                found[which] = gather(owner.shared, offsets[which], width)
+            lanes = lanes & (addresses >> WINDOW_BITS == 0)
         inside = in_shared(bind, g, addresses, width, lanes)
         picked = addresses[inside]
         observe(bind, g, "shared", None, addresses, width, inside, writes=False)
@@ -122,6 +128,11 @@ def store(bind: Bind, g: Any, space: str, addresses: Any, rows: Any) -> None:
     width = rows.shape[1]
     lanes = aligned(bind, g, addresses, width)
     if space == "shared":
+        if "shared::cluster" in bind.at.parts:
+            addresses = own_window(g, addresses)
+            for owner, which, offsets in visited(bind, g, addresses, width, lanes, writes=True):
+                scatter(owner.shared, offsets[which], rows[which])
+            lanes = lanes & (addresses >> WINDOW_BITS == 0)
         inside = in_shared(bind, g, addresses, width, lanes)
         observe(bind, g, "shared", None, addresses, width, inside, writes=True, rows=rows)
         scatter(g.cta.shared, addresses[inside], rows[inside])
@@ -130,6 +141,14 @@ def store(bind: Bind, g: Any, space: str, addresses: Any, rows: Any) -> None:
         offsets = addresses - buffer.address
         observe(bind, g, "global", buffer, offsets, width, which, writes=True)
         scatter(buffer.data, offsets[which], rows[which])
+
+
+def own_window(g: Any, addresses: Any) -> Any:
+    """Addresses of the cluster that mean the own CTA, as plain ones."""
+    own = addresses >> WINDOW_BITS == g.cta.rank + 1
+    return (
+        np.where(own, addresses & ((1 << WINDOW_BITS) - 1), addresses) if own.any() else addresses
+    )
 
 
 def _in_parameters(addresses: Any, g: Any) -> bool:
@@ -158,7 +177,7 @@ def in_shared(bind: Bind, g: Any, addresses: Any, width: int, lanes: Any) -> Any
     """The lanes whose access lies in the CTA's shared memory; others are a finding."""
     machine = g.cta.machine
     if "shared::cluster" in bind.at.parts and (addresses[lanes] >> WINDOW_BITS).any():
-        raise bind.fail("loads and stores in the memory of another CTA are beyond the emulator")
+        raise bind.fail("only loads and stores are known in the memory of another CTA")
     size = machine.program.static_shared + machine.dynamic_shared
     inside = (addresses >= 0) & (addresses + width <= size)
     outside = lanes & ~inside
