@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from tilec.ir.clusters import ALONE
 from tilec.ir.core import Op, Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import tile
 from tilec.passes.axes import AxisClass
 from tilec.passes.check_schedule import BadChoices, impossible
+from tilec.passes.choose_cluster import possible_clusters
 from tilec.passes.costs import Price, Shape, Work, operand_bytes, price
 from tilec.passes.fit_tiles import MOST_COLUMNS, columns_taken, known_multiple, rows_taken
 from tilec.passes.form_products import feeds_only_products, source_of
@@ -44,6 +46,8 @@ OTHER_REGISTERS = 40
 """Registers of a thread beside accumulators: 128 of these fit the 168 of three warpgroups."""
 WIDE_FRAGMENTS = 48
 """Registers of the operands' fragments of 64-bit elements."""
+LEAST_SHARED_ROUNDS = 8
+"""Rounds of a tile before a cluster is tried: its CTAs start together and end together."""
 ALIKE = 1.02
 """Times that the model does not tell apart."""
 
@@ -99,7 +103,7 @@ class ProductTiles(OpenChoices):
             self.schedule = replace(self.schedule, warpgroups=None)
         shapes, fitting = self.legal(dots)
         work = self.work(main)
-        prices = [price(self.ctx.target, work, shape) for shape in fitting]
+        prices = self.prices(work, fitting, main)
         best, most = self.fitting(prices, main)
         for axis, size in zip(
             self.tiled(main), (best.shape.rows, best.shape.columns, best.shape.depth), strict=True
@@ -109,6 +113,8 @@ class ProductTiles(OpenChoices):
         # Without a ring nothing is fetched ahead, so several CTAs an SM hide each other's waits.
         self.set(group=raster_group(self.ctx.target, work, best.shape))
         self.set(persistent=self.many(best, work))
+        if best.cluster != ALONE:
+            self.set(cluster=best.cluster)
         self.explain(main, best, prices, shapes)
         if mapped:
             element = main.a.type.dtype.bytes
@@ -118,6 +124,21 @@ class ProductTiles(OpenChoices):
                 self.set(registers=REGISTERS.get(self.schedule.warpgroups or 0, ()))
         elif most < STAGES[0]:
             self.set(stages=most)
+
+    def prices(self, work: Work, shapes: list[Shape], main: tile.Dot) -> list[Price]:
+        """What each shape costs, alone and in the clusters that may be."""
+        alone = [price(self.ctx.target, work, shape) for shape in shapes]
+        rows, columns, _ = self.tiled(main)
+        clusters = possible_clusters(self.kernel, self.ctx, self.axes, rows, columns)
+        if not self.rings or (all(work.whole_lines) and ALONE in clusters):
+            return alone
+        shared = [
+            price(self.ctx.target, work, found.shape, cluster=cluster)
+            for found in alone
+            for cluster in clusters
+            if cluster != ALONE and self.many(found, work) and found.rounds >= LEAST_SHARED_ROUNDS
+        ]
+        return [*alone, *shared] if ALONE in clusters else shared or alone
 
     def many(self, best: Price, work: Work) -> bool:
         """Whether CTAs go from tile to tile: there may be more of these than SMs."""
@@ -219,7 +240,8 @@ class ProductTiles(OpenChoices):
             main,
             f"tiles of {shape.rows} x {shape.columns} x {shape.depth}, {shape.warpgroups} "
             f"warpgroups: least time of {len(prices)} candidates over {sms} SMs; "
-            f"{best.limit} sets the pace",
+            f"{best.limit} sets the pace"
+            + (f"; clusters of {best.cluster}" if best.cluster != ALONE else ""),
             tile_sizes=(shape.rows, shape.columns, shape.depth),
             operands_by_tma=self.rings,
             candidates=[p.terms() for p in sorted(prices, key=lambda p: p.microseconds)],
