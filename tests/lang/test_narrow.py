@@ -1,4 +1,4 @@
-"""std.math on f16 and bf16: every number of the type, against many digits, to one unit in the last."""
+"""std.math on f16 and bf16: every number of the type, against many digits, to one unit."""
 
 from __future__ import annotations
 
