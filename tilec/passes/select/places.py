@@ -261,8 +261,8 @@ def _check_added(sel: Selector, dtype: DType) -> None:
     """Refuse sums of bf16 in memory where no instruction makes them."""
     if dtype.name == "bf16" and not sel.ctx.target.has_vector_red:
         raise Refused(
-            f"{sel.ctx.target.name} has no instruction that adds bf16 in memory (sm_90 has): "
-            "use f32 or f16"
+            f"{sel.ctx.target.name} has no instruction that adds bf16 in memory",
+            "keep the array as f32 or f16, or compile for sm_90",
         )
 
 
@@ -421,7 +421,7 @@ def _atom(
     kind = value.type.kind
     if update == "exchange":
         if dtype.bits < 32:
-            raise Refused(f"no instruction exchanges {dtype} in memory: use f32 or s32")
+            raise Refused(f"no instruction exchanges {dtype} in memory", "keep it as f32 or s32")
         made = ptx.Atom(address, value, guard, operation="exch", width=f"b{dtype.bits}")
         return sel.build.add(made).out
     if not _by_integers(update, dtype):
