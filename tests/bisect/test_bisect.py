@@ -17,6 +17,7 @@ from tests.bisect.test_planted import (
     quotient_upside_down,
     region_of,
 )
+from tilec import pipeline
 from tilec.cli import main
 from tilec.ir.levels import cta
 
@@ -47,8 +48,12 @@ def test_the_command_names_the_pass_and_shows_its_change(
     assert said.endswith("in float64 without rounding")
     assert any(line.startswith("-") and "math.div" in line for line in lines)
     files = sorted(path.name for path in dump.iterdir())
-    assert [f for f in files if "apply-tiles" in f] == ["12-apply-tiles.diff", "12-apply-tiles.tir"]
-    assert "11-fill-padding.tir" in files
+    number = pipeline.position("apply-tiles") + 2  # behind the source and what `lower` made
+    assert [f for f in files if "apply-tiles" in f] == [
+        f"{number:02}-apply-tiles.diff",
+        f"{number:02}-apply-tiles.tir",
+    ]
+    assert f"{number - 1:02}-fill-padding.tir" in files
     assert "form-ctas" not in done.output
 
 

@@ -31,7 +31,7 @@ def placed(tmp_path_factory: pytest.TempPathFactory) -> str:
 
     file = tmp_path_factory.mktemp("placed") / "gemm.tir"
     words = ["compile", CHECKOUT / "examples" / "gemm.tk", "--shape", "M=4096,N=4096,K=4096",
-             "--stop-after", "place-shared", "-o", file]  # fmt: skip
+             "--schedule", "stages=3", "--stop-after", "place-shared", "-o", file]  # fmt: skip
     assert CliRunner().invoke(main, [str(word) for word in words]).exit_code == 0
     return file.read_text()
 

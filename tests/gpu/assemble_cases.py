@@ -5,8 +5,9 @@
 Idea: which code a call runs depends on its arrays' strides, addresses and sizes only, so the code
 of every case can be made from made-up addresses.  Many cases share code; each is assembled once.
 
-Invariants: every product is wgmma; nothing spills and the assembler has no complaint that costs
-speed.
+Invariants: every product is on tensor cores, and by wgmma where it has the rows of one (fewer are
+tiles of 16 rows by mma.sync, which computes none that are not there); nothing spills and the
+assembler has no complaint that costs speed.
 
 Never: launches anything, or counts a refusal as a pass.
 """
@@ -33,6 +34,7 @@ from tilec.targets import by_name
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 _BYTES = {"bf16": 2, "f16": 2, "f32": 4}
 _FIRST_ADDRESS = 1 << 32
+_ROWS_OF_WGMMA = 64
 
 
 @dataclass(frozen=True)
@@ -65,18 +67,29 @@ def compiled(case: Case) -> Compiled | None:
     return made
 
 
-def examine(case_name: str, program: str, ptx: str) -> list[Finding]:
+def examine(case: Case, ptx: str) -> list[Finding]:
     """Assemble one text and say what is wrong with it."""
+    return [Finding(case.name, text) for text in _complaints(case, ptx)]
+
+
+def _complaints(case: Case, ptx: str) -> list[str]:
     try:
         made = assemble(ptx)
     except AssemblyError as error:
-        return [Finding(case_name, str(error))]
-    found = [Finding(case_name, note.text) for note in made.losses]
+        return [str(error)]
+    found = [note.text for note in made.losses]
     if made.spill_bytes:
-        found.append(Finding(case_name, f"{made.spill_bytes} bytes spilled"))
-    if program == "gemm" and "wgmma.mma_async" not in ptx:
-        found.append(Finding(case_name, "no wgmma"))
+        found.append(f"{made.spill_bytes} bytes spilled")
+    if case.program == "gemm" and "wgmma.mma_async" not in ptx:
+        if _rows(case) >= _ROWS_OF_WGMMA:
+            found.append("no wgmma")
+        elif "mma.sync" not in ptx:
+            found.append("no tensor cores")
     return found
+
+
+def _rows(case: Case) -> int:
+    return case.shapes[-1][0]
 
 
 def examine_all(cases: Iterable[Case], jobs: int) -> tuple[int, list[Finding]]:
@@ -90,10 +103,9 @@ def examine_all(cases: Iterable[Case], jobs: int) -> tuple[int, list[Finding]]:
             found.append(Finding(case.name, str(error.diagnostics[0].message)))
             continue
         if made is not None:
-            texts.setdefault(made.ptx, case)
+            texts[made.ptx] = max(case, texts.get(made.ptx, case), key=_rows)
     with ProcessPoolExecutor(jobs) as pool:
-        asked = [(case.name, case.program, ptx) for ptx, case in texts.items()]
-        for findings in pool.map(examine, *zip(*asked, strict=True)) if asked else ():
+        for findings in pool.map(examine, texts.values(), texts):
             found += findings
     return len(texts), found
 

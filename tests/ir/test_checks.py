@@ -19,10 +19,10 @@ def _read(axes: str = "(0, 1)", rest: str = "", type: str = "f32", array: str = 
 CASES = {
     "extent of no axis": ("%e = cta.extent(%a) {axis = 7} : s32", "has no axis 7"),
     "map of an axis twice": (
-        "%m = cta.tensor_map(%a) {axes = (0, 0)} : tensormap<f32, 4 x 4, 0>", "each axis of",
+        "%m = cta.tensor_map(%a) {axes = (0, 0)} : tensormap<f32, 4 x 4, 0>", "each once",
     ),
     "map of no axis": (
-        "%m = cta.tensor_map(%a) {axes = (0, 7)} : tensormap<f32, 4 x 4, 0>", "each axis of",
+        "%m = cta.tensor_map(%a) {axes = (0, 7)} : tensormap<f32, 4 x 4, 0>", "each once",
     ),
     "map of other elements": (
         "%m = cta.tensor_map(%a) {axes = (1, 0)} : tensormap<bf16, 4 x 4, 0>", "copies bf16",

@@ -1,4 +1,4 @@
-"""The code of every acceptance case assembles, spills nothing, and multiplies with wgmma."""
+"""The code of every acceptance case assembles, spills nothing, and multiplies on tensor cores."""
 
 from __future__ import annotations
 

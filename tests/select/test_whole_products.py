@@ -90,7 +90,12 @@ def test_gemm(
     module = lower(check(parse(SourceFile("f.tk", text)), {}), "f", target)
     kernel = module.kernels[0]
     pipeline.record_facts(kernel, facts)
-    pins = Schedule(tiles=tuple(zip("ijk", tiles, strict=True)), persistent=False, stages=1)
+    pins = Schedule(
+        tiles=tuple(zip("ijk", tiles, strict=True)),
+        persistent=False,
+        stages=1,
+        repacks=(("a", False), ("b", False)),  # the machine runs one launch
+    )
     kernel.schedule = pins.as_attributes()
     names = [name for name in pipeline.PIPELINE if name not in (*ONE_ROLE, "place-copies")]
     pipeline.run(module, Context(by_name(target)), only=names)

@@ -13,6 +13,7 @@ from tilec.ir.declare import Refused
 from tilec.ir.levels import tile
 from tilec.ir.types import is_symbol
 from tilec.passes.base import Context
+from tilec.passes.check_schedule import check_schedule
 from tilec.passes.product_tiles import ProductTiles
 
 COUNTS = (*range(1, 17), *range(18, 32, 2), *range(33, 67, 3), 80, 88, 96, 112, 132)
@@ -38,6 +39,7 @@ def worthwhile_shares(kernel: Kernel, ctx: Context) -> tuple[str, int, str] | No
     if deep is None or choices.axes.of(index, 0) is not deep or not is_symbol(index.type.size):
         return None
     try:
+        check_schedule(kernel, ctx)
         prices = choices.best_of_shares(COUNTS)
     except Refused:
         return None  # choose-tiles refuses it where it can say more
