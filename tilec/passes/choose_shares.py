@@ -14,7 +14,7 @@ from tilec.ir.levels import tile
 from tilec.ir.types import is_symbol
 from tilec.passes.base import Context
 from tilec.passes.check_schedule import check_schedule
-from tilec.passes.product_tiles import ProductTiles
+from tilec.passes.product_tiles import ProductTiles, cheapest
 
 COUNTS = (*range(1, 17), *range(18, 32, 2), *range(33, 67, 3), 80, 88, 96, 112, 132)
 """Numbers of shares that are considered."""
@@ -47,8 +47,8 @@ def worthwhile_shares(kernel: Kernel, ctx: Context) -> tuple[str, int, str] | No
     enough = {n: p for n, p in prices.items() if p.rounds >= LEAST_ROUNDS}
     if whole is None or not enough:
         return None
-    count = min(enough, key=lambda n: enough[n].microseconds)
-    found = enough[count]
+    found = cheapest(list(enough.values()))
+    count = found.shares
     if found.microseconds > WORTHWHILE * whole.microseconds:
         return None
     why = (

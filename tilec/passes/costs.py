@@ -100,6 +100,7 @@ class Price:
     rounds: int
     tiles: int
     waves: float
+    sms: int
     compute_us: float
     memory_us: float
     merge_us: float
@@ -117,6 +118,11 @@ class Price:
         shape = self.shape
         read = (shape.rows + shape.columns * shape.warpgroups) * shape.depth * shape.products * 2
         return self.tiles * self.shares * self.rounds * (shape.stage_bytes(2) + read)
+
+    @property
+    def filled(self) -> float:
+        """The share of the time in which an SM has a tile."""
+        return self.tiles * self.shares / (max(self.waves, 1.0) * self.sms)
 
     @property
     def limit(self) -> str:
@@ -171,8 +177,8 @@ def price(
         merge = LAUNCH_US / 2 + 2 * state / _bytes_per_us(target)
     total = max(compute, memory) + merge + LAUNCH_US
     return Price(
-        shape, shares, cluster, tensor, shared, l2, each, rounds, tiles, waves, compute, memory,
-        merge, total,
+        shape, shares, cluster, tensor, shared, l2, each, rounds, tiles, waves, target.sms,
+        compute, memory, merge, total,
     )  # fmt: skip
 
 

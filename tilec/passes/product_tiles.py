@@ -408,12 +408,12 @@ def cheapest(prices: list[Price]) -> Price:
     """Of the prices that the model cannot tell apart, the one that moves the fewest bytes.
 
     A large launch on this chip ends at its power limit, and bytes cost energy. Where memory sets
-    the pace, the one with the most time to spare beside it.
+    the pace, all multiprocessors are to ask for a part of it.
     """
     least = min(p.microseconds for p in prices)
     close = [p for p in prices if p.microseconds <= least * ALIKE]
     if any(p.limit == "memory" for p in close):
-        return min(close, key=lambda p: (p.compute_us, p.microseconds))
+        return min(close, key=lambda p: (-round(p.filled, 1), p.moved_bytes, p.microseconds))
     return min(close, key=lambda p: (p.moved_bytes, p.microseconds))
 
 

@@ -21,7 +21,7 @@ a split loop is computed in both launches, as far as each uses it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilec.ir import rewrite
@@ -85,6 +85,7 @@ def _split_where_it_pays(kernel: Kernel, ctx: Context) -> None:
         ctx.remark(loop, f"the loop over {name} runs in order, though {why}: {refusal}")
         return
     ctx.remark(loop, why, shares=count)
+    kernel.schedule = replace(ctx.schedule, splits=((name, count),)).as_attributes()
     rewrite.remove_dead(kernel.body)
 
 
