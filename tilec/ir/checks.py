@@ -1,8 +1,11 @@
 """The check buffer: what a running kernel writes down for ``assert`` and ``print``.
 
-One block of words for all launches of a call, given to the kernel as workspace. Word ``CLAIMED``
-counts the words that records wanted, word ``RECORDS`` the records; then the records follow, in the
-order in which they were claimed. What no longer fits is not written, and the counts tell.
+One block of words for all launches of a call, given to the kernel as workspace. Prints have one
+part of it and assertions another (``PARTS``), so that however much is printed, what fails has room.
+For each part the head of the block counts the words that its records wanted, and the records. They
+follow one another in the order in which they were claimed; from the first that does not fit whole
+on, none is written, and the counts tell how many those are. A record of an assertion is small, so
+the first that fails always fits: no failure is silent.
 
 A record has ``HEAD`` words (which site, and which group of warps wrote it), one for each loop
 around, two for each axis of the value (the index of the group's first element, and where the axis
@@ -29,15 +32,47 @@ WORDS = "checks.words"
 """The kernel's parameter for the block; no name of a program has a dot."""
 FLOATS = "checks.floats"
 CAPACITY = 1 << 20
-"""Words of each block: 8 MiB."""
+"""Words of the block: 8 MiB."""
+ASSERTS = 1 << 18
+"""How many of them are for assertions, at the end of the block."""
 
-CLAIMED, RECORDS, RESERVED = 0, 1, 2
-"""Places of the counts, and where records begin."""
+
+@dataclass(frozen=True)
+class Part:
+    """The words for the records of one kind, and where they are counted."""
+
+    claimed: int
+    """The place of the count of words that records wanted."""
+    records: int
+    """The place of the count of records."""
+    first: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Words for records."""
+        return self.end - self.first
+
+    def used(self, words: Any) -> slice:
+        """The places that hold records, by the counts of the block."""
+        return slice(self.first, min(self.first + int(words[self.claimed]), self.end))
+
+
+RESERVED = 4
+"""Words for the counts, at the head of the block."""
+PARTS = {
+    "print": Part(0, 1, RESERVED, CAPACITY - ASSERTS),
+    "assert": Part(2, 3, CAPACITY - ASSERTS, CAPACITY),
+}
+"""By the kind of site."""
 HEAD = 2
 FIRST = 1 << 40
 """More than any place in a tile."""
 
-BLOCKS = {WORDS: Array(S64, (CAPACITY,), "inout"), FLOATS: Array(F64, (CAPACITY,), "inout")}
+BLOCKS = {
+    WORDS: Array(S64, (CAPACITY,), "inout"),
+    FLOATS: Array(F64, (PARTS["print"].end,), "inout"),
+}
 
 _SITES_OF_A_LAUNCH = 1 << 16
 

@@ -1,8 +1,9 @@
 """``assert`` and ``print`` on registers: a record in the check buffer (``ir.checks``).
 
 A group of warps claims the words of a record by one atomic update, hands the place to all of its
-threads through shared memory, and each thread writes what it holds. What lies beyond the buffer's
-end is not written, as everywhere with computed places. An assertion votes first, so that one that
+threads through shared memory, and each thread writes what it holds. A record that its part of the
+buffer has no room for gets a place beyond the buffer's end, where nothing is written, as everywhere
+with computed places: it is counted all the same. An assertion votes first, so that one that
 holds costs a vote and, of several warps, an exchange; only a group in which it fails writes.
 
 Nothing here stops a kernel, or changes what it computes.
@@ -134,17 +135,19 @@ class _Record:
     def _claim(self, words: int) -> Value[Scalar]:
         """The place of the record's first word, the same in all threads of the group."""
         f, type = self.f, single(self.f, S64)
-        self._at(constant(f.body, checks.RECORDS), _number(f, 1), update="add")
+        part = checks.PARTS[self.site.kind]
+        self._at(constant(f.body, part.records), _number(f, 1), update="add")
         wanted = f.body.add(math.Fill(_number(f, words), type=type)).out
-        place = self._spread(constant(f.body, checks.CLAIMED), type)
+        place = self._spread(constant(f.body, part.claimed), type)
         atomic = memory.Atomic(self.words, wanted, _number(f, 0), (place,), update="add")
         found = share(f, f.body.add(atomic, "claimed").out)
         claimed = f.body.add(math.Squeeze(found, axis=0, type=Scalar(S64)), "claimed").out
-        # However much was wanted, places stay numbers of 32 bits, and past the end of the buffer.
-        most = f.body.add(math.Min(claimed, _number(f, checks.CAPACITY))).out
-        first = f.body.add(math.Cast(most, dtype=S32)).out
-        reserved = constant(f.body, checks.RESERVED)
-        return f.body.add(math.Add(first, reserved), "record").out
+        last = _number(f, part.size - words)
+        fits = f.body.add(math.Compare(claimed, last, relation="le"), "fits").out
+        own = f.body.add(math.Add(claimed, _number(f, part.first))).out
+        # However much was wanted, places stay numbers of 32 bits.
+        first = f.body.add(math.Where(fits, own, _number(f, checks.CAPACITY))).out
+        return f.body.add(math.Cast(first, dtype=S32), "record").out
 
     def _write_head(self, loops: list[Value[Scalar]]) -> None:
         f = self.f

@@ -3,7 +3,7 @@
 The words are what the kernel wrote (``ir.checks``), whoever ran it. Prints come out launch after
 launch, tile after tile in the order of the parallel loop, and within a tile in the order in which
 they were written; parts of one value that groups of warps hold are put together again. What fails
-leaves as one ``AssertFails`` that names the first element.
+leaves as one ``AssertFails`` that names the first element. What had no room is said to be missing.
 
 Never: touches a GPU, or keeps anything from call to call.
 """
@@ -22,14 +22,13 @@ from tilec.compiler import at_line
 from tilec.interp.looking import AssertError, failed, loops_at, printed, text_of
 from tilec.interp.numbers import carrier
 from tilec.ir.checks import (
-    CAPACITY,
-    CLAIMED,
     FIRST,
     FLOATS,
     HEAD,
-    RECORDS,
+    PARTS,
     RESERVED,
     WORDS,
+    Part,
     Site,
     launch_of,
     sites_of,
@@ -87,25 +86,33 @@ class Said:
     """Of the prints, in order, each with its line's end."""
     failures: tuple[_Failure, ...] = ()
     """In order: the first one is what an error speaks of."""
-    dropped: int = 0
-    """Records that the buffer had no room for."""
+    unprinted: int = 0
+    """Records of prints that the buffer had no room for."""
+    unnamed: int = 0
+    """Records of assertions that fail, and that the buffer had no room for."""
 
 
-def used_words(counts: Words) -> int:
-    """How much of each block has been written, by the counts at its head."""
-    return int(min(counts[CLAIMED] + RESERVED, CAPACITY))
+def used_words(name: str, counts: Words) -> list[slice]:
+    """What has been written of a block, by the counts at the head of ``WORDS``."""
+    if name == FLOATS:
+        return [PARTS["print"].used(counts)]
+    return [slice(0, RESERVED), *(part.used(counts) for part in PARTS.values())]
 
 
 def read_checks(kernels: Sequence[Kernel], blocks: Mapping[str, Words]) -> Said:
-    """What the blocks say, of which as much is needed as ``used_words`` says."""
+    """What the blocks say, of which the ``used_words`` are needed."""
     if WORDS not in blocks:
         return Said()
-    records = list(_records(sites_of(kernels), blocks[WORDS], blocks.get(FLOATS)))
-    failures = sorted((_failure(r) for r in records if r.site.kind == "assert"), key=_order)
+    sites, words = sites_of(kernels), blocks[WORDS]
+    shown, failing = (
+        list(_records(sites, PARTS[kind], words, blocks.get(FLOATS)))
+        for kind in ("print", "assert")
+    )
     return Said(
-        tuple(_prints([r for r in records if r.site.kind == "print"])),
-        tuple(failures),
-        int(blocks[WORDS][RECORDS]) - len(records),
+        tuple(_prints(shown)),
+        tuple(sorted(map(_failure, failing), key=_order)),
+        int(words[PARTS["print"].records]) - len(shown),
+        int(words[PARTS["assert"].records]) - len(failing),
     )
 
 
@@ -113,14 +120,17 @@ def _order(failure: _Failure) -> tuple[Any, ...]:
     return failure.order
 
 
-def _records(sites: Mapping[int, Site], words: Words, floats: Words | None) -> Iterator[_Record]:
-    """The records in the order in which they were claimed, as far as the buffer goes."""
-    place, end = RESERVED, used_words(words)
-    while place < end:
+def _records(
+    sites: Mapping[int, Site], part: Part, words: Words, floats: Words | None
+) -> Iterator[_Record]:
+    """The records of a part in the order in which they were claimed, as far as they had room."""
+    used = part.used(words)
+    place = used.start
+    while place < used.stop:
         number = int(words[place])
-        site = sites[number]
-        if place + site.size > CAPACITY:
+        if number == 0:  # of a record that did not fit, and had only the end of the part for itself
             return
+        site = sites[number]
         head = [int(word) for word in words[place + 1 : place + site.before]]
         loops, spans = (
             head[HEAD - 1 : HEAD - 1 + len(site.loops)],
@@ -198,15 +208,16 @@ def at_assertion(error: AssertError, module: Module) -> AssertFails:
 def tell(said: Said, module: Module) -> None:
     """Print what was printed, and raise ``AssertFails`` if an assertion does not hold."""
     sys.stdout.write("".join(said.texts))
-    if said.dropped and not said.failures:
-        sys.stdout.write(f"({_dropped(said)})\n")
+    if said.unprinted:
+        sys.stdout.write(f"({_without_room(said.unprinted, 'print')})\n")
     if said.failures:
         raise assert_fails(said, module)
 
 
-def _dropped(said: Said) -> str:
-    many = f"{said.dropped} records" if said.dropped > 1 else "one record"
-    return f"{many} more had no room in the buffer of {CAPACITY} words"
+def _without_room(records: int, kind: str) -> str:
+    many = f"{records} records" if records > 1 else "one record"
+    room = f"the buffer's {PARTS[kind].size} words for what `{kind}` says"
+    return f"{many} more had no room in {room}"
 
 
 def assert_fails(said: Said, module: Module) -> AssertFails:
@@ -220,8 +231,9 @@ def assert_fails(said: Said, module: Module) -> AssertFails:
         f"line {other}: another assertion fails as well"
         for other in sorted({f.site.line for f in said.failures} - {line})
     ]
-    if said.dropped:
-        notes.append(f"{_dropped(said)}, so others may come before")
+    if said.unnamed:
+        missing = _without_room(said.unnamed, "assert")
+        notes.append(f"{missing}: elements that come before may be among them, and are not counted")
     return AssertFails(
         failed(text_of(first.site.text), first.element, more, beside),
         code="assert-fails",

@@ -141,8 +141,10 @@ class Loaded:
         blocks = {}
         for name in BLOCKS.keys() & workspace.keys():
             held_as = np.int64 if name == WORDS else np.float64
-            blocks[name] = np.zeros(used_words(counts), held_as)
-            copy_from_device(blocks[name], workspace[name].address)
+            blocks[name] = block = np.zeros(workspace[name].shape, held_as)
+            for used in used_words(name, counts):
+                first = workspace[name].address + used.start * block.itemsize
+                copy_from_device(block[used], first)
         return read_checks(self.compiled.module.kernels, blocks)
 
     def _block(self, views: Mapping[str, ArrayView], scalars: Mapping[str, Any]) -> Block:
