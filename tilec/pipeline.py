@@ -41,6 +41,7 @@ PIPELINE: tuple[str, ...] = (
     "form-ctas",
     "share-loads",
     "split-roles",
+    "take-turns",
     "pipeline-products",
     "overlap-stores",
     "weave",

@@ -23,6 +23,7 @@ CTA_PASSES = (
     "form-ctas",
     "share-loads",
     "split-roles",
+    "take-turns",
     "pipeline-products",
     "overlap-stores",
     "weave",

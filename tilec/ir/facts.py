@@ -80,6 +80,8 @@ class Schedule:
     """Whether assertions and prints are compiled; they are if nothing is said."""
     cluster: tuple[int, ...] = ()
     """CTAs of a cluster along the last two axes of the grid, which share operand tiles."""
+    alternate: bool | None = None
+    """Whether two consumer warpgroups take tiles in turns, each one of its own."""
 
     def merged(self, other: Schedule) -> Schedule:
         """This schedule with every choice that ``other`` makes taken over."""

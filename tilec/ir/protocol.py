@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from tilec.ir.alternation import placing_faults
 from tilec.ir.clusters import cluster_faults
 from tilec.ir.copies import copy_faults
 from tilec.ir.core import Kernel, Op, Region, Value
@@ -41,7 +42,7 @@ def protocol_faults(kernel: Kernel, target: Target | None = None) -> list[Fault]
     Limits of the machine are checked when a target is given.
     """
     faults = [*resource_faults(kernel, target), *copy_faults(kernel), *round_faults(kernel)]
-    faults += cluster_faults(kernel)
+    faults += [*cluster_faults(kernel), *placing_faults(kernel)]
     for op in kernel.body.ops:
         if isinstance(op, cta.Role):
             faults.extend(_Walk(op).faults())

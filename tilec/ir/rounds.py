@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tilec.ir.core import Kernel, Op, Region, Value
+from tilec.ir.alternation import skipped_rings, whole_loop
 from tilec.ir.levels import cluster, cta, flow, math
+from tilec.ir.levels.turns import Skip
 from tilec.ir.places import linear
 from tilec.ir.verify import Fault
 
@@ -26,12 +28,14 @@ def round_faults(kernel: Kernel) -> Iterator[Fault]:
     """Rings whose two sides go different numbers of rounds."""
     roles = [op for op in kernel.body.ops if isinstance(op, cta.Role)]
     uses = {role: _uses(role) for role in roles}
+    for role in roles:
+        yield from _skipping_faults(role)
     for ring in (op for op in kernel.body.ops if isinstance(op, cta.MakeRing)):
         sides: dict[type[Op], list[tuple[cta.Role, Count, Op]]] = {cta.Acquire: [], cta.Wait: []}
         for role in roles:
             for side, found in sides.items():
                 last = uses[role].get((side, ring.out))
-                counted = _Counter(side, ring.out).region(role.body) if last else None
+                counted = _Counter(side, ring.out, role).region(role.body) if last else None
                 if counted is not None and last is not None:
                     found.append((role, counted, last))
         for maker, made, filled in sides[cta.Acquire]:
@@ -47,6 +51,20 @@ def round_faults(kernel: Kernel) -> Iterator[Fault]:
                         f"{maker.label} fills{_line(filling)}: {_shown(emptying)}, "
                         f"there {_shown(filling)}",
                     )
+
+
+def _skipping_faults(role: cta.Role) -> Iterator[Fault]:
+    """Groups that take iterations in turns pass over as many rounds as an iteration goes."""
+    for loop in (op for op in role.body.ops if isinstance(op, flow.For)):
+        for skip in (op for op in loop.body.ops if isinstance(op, Skip)):
+            counter = _Counter(cta.Wait, skip.ring, role)
+            gone, passed = counter.region(loop.body), counter.number(skip.count)
+            if gone is not None and passed is not None and gone != passed:
+                yield Fault(
+                    skip,
+                    f"the groups of role {role.label} pass over other rounds of %{skip.ring.name} "
+                    "than an iteration of the loop goes",
+                )
 
 
 def _uses(role: cta.Role) -> dict[tuple[type[Op], Value[Any]], Op]:
@@ -117,8 +135,8 @@ def _is_guard(op: flow.If, counts: list[Count | None]) -> bool:
 class _Counter:
     """Counts one kind of op on one ring in a role."""
 
-    def __init__(self, side: type[Op], ring: Value[Any]) -> None:
-        self.side, self.ring = side, ring
+    def __init__(self, side: type[Op], ring: Value[Any], role: cta.Role) -> None:
+        self.side, self.ring, self.role = side, ring, role
         self.indices: dict[Value[Any], Any] = {}
 
     def region(self, region: Region) -> Count | None:
@@ -149,29 +167,32 @@ class _Counter:
         return different[0] if different else {}
 
     def loop(self, op: flow.For) -> Count | None:
-        bounds = tuple(self.key(v) for v in (op.lower, op.upper, op.step))
+        limits = (op.lower, op.upper, op.step)
+        if self.ring in skipped_rings(self.role):
+            limits = whole_loop(self.role, op) or limits
+        bounds = tuple(self.key(v) for v in limits)
         self.indices[op.body.args[0]] = ("index", *bounds)
         inside = self.region(op.body)
         if inside is None or not inside:
             return inside
         total: Counter[tuple[Any, ...]] = Counter()
-        for trip, factor in self.trips(op).items():
+        for trip, factor in self.trips(*limits).items():
             for key, times in inside.items():
                 total[tuple(sorted((*key, *trip), key=repr))] += factor * times
         return {key: times for key, times in total.items() if times}
 
-    def trips(self, op: flow.For) -> Count:
+    def trips(self, start: Value[Any], upper: Value[Any], stride: Value[Any]) -> Count:
         """Rounds of a loop that has at least those which were peeled."""
-        terms, lower = linear(op.lower)
-        step = linear(op.step)
+        terms, lower = linear(start)
+        step = linear(stride)
         if step[0] or step[1] < 1 or (not terms and lower % step[1]):
-            return {(tuple(self.key(v) for v in (op.lower, op.upper, op.step)),): 1}
+            return {(tuple(self.key(v) for v in (start, upper, stride)),): 1}
         if terms:  # from some place on, which peeled rounds have moved up
             parts = sorted(((self.key(v), n) for v, n in terms), key=repr)
-            first = ("from", *parts, lower % step[1], self.key(op.upper), step[1])
+            first = ("from", *parts, lower % step[1], self.key(upper), step[1])
             peeled = lower // step[1]
             return {(first,): 1, **({(): -peeled} if peeled else {})}
-        upper, least = op.upper, lower // step[1]
+        least = lower // step[1]
         if terms:
             start = (*sorted(((self.key(v), n) for v, n in terms), key=repr), lower % step[1])
             span: tuple[Any, ...] = ("span", start, self.key(upper), step[1])
@@ -185,6 +206,19 @@ class _Counter:
             if not by[0]:
                 whole = ("blocks", self.key(upper.owner.x), by[1])
         return {(whole,): 1, **({(): -least} if least else {})}
+
+    def number(self, value: Value[Any]) -> Count | None:
+        """A number of rounds that is computed as such, for comparing it with what is counted."""
+        terms, constant = linear(value)
+        total: Count = {(): constant} if constant else {}
+        for term, times in terms:
+            made = term.owner
+            by = linear(made.y) if isinstance(made, math.CeilDiv) else None
+            if by is None or by[0] or by[1] < 1:
+                return None
+            whole = (("blocks", self.key(made.x), by[1]),)  # type: ignore[union-attr]
+            total[whole] = total.get(whole, 0) + times
+        return total
 
     def key(self, value: Value[Any]) -> Any:
         """What a value is, the same for equal computations of different roles."""

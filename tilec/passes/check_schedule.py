@@ -235,6 +235,7 @@ class _Asked:
         groups = self.schedule.warpgroups
         if groups is None or groups < 1 or not self.dots:
             return
+        groups *= 2 if self.schedule.alternate else 1
         most = register_limit(self.ctx.target, first, groups)
         if second > most:
             total = 128 * (first + groups * second)

@@ -97,7 +97,7 @@ def _overlap(kernel: Kernel, role: cta.Role, op: cta.Buffer, limit: int) -> int:
     groups = role.warps // role.group
     rows = int(found[0].store.x.type.shape[0])
     room = total_bytes(kernel) + object_bytes(op) <= limit
-    halves = HALVES if room and len(found) > 1 and _double(op, groups) else 1
+    halves = HALVES if room and len(found) > 1 and double_rows(op, groups) else 1
     body = found[0].region
     kept: list[Op] = []
     dropped = {o for p in found for o in (p.drain, p.after)}
@@ -128,7 +128,7 @@ def _overlap(kernel: Kernel, role: cta.Role, op: cta.Buffer, limit: int) -> int:
     return halves
 
 
-def _double(op: cta.Buffer, groups: int) -> bool:
+def double_rows(op: cta.Buffer, groups: int) -> bool:
     """Give a buffer a second block of rows for each group, if its layout allows."""
     type = op.type
     if not isinstance(type, Shared):

@@ -21,6 +21,7 @@ synchronous, with a remark saying why.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from tilec.ir import rewrite
@@ -155,8 +156,13 @@ def _steady(
     return into.add(flow.For(lower, loop.upper, loop.step, tuple(init), body=body))
 
 
-def pipelined(loop: flow.For, plan: Plan, into: Builder) -> list[Value[Any]]:
-    """Build the pipelined form of a loop that runs at least once; its final values."""
+def pipelined(
+    loop: flow.For, plan: Plan, into: Builder, hand_on: cta.PassTurn | None = None
+) -> list[Value[Any]]:
+    """Build the pipelined form of a loop that runs at least once; its final values.
+
+    A turn that ends with the loop is handed on when the last product is issued.
+    """
     into.loc = loop.loc
     mapping: rewrite.Mapping = {loop.body.args[0]: loop.lower}
     mapping.update(zip(loop.body.args[1:], loop.init, strict=True))
@@ -167,6 +173,8 @@ def pipelined(loop: flow.For, plan: Plan, into: Builder) -> list[Value[Any]]:
     for old, new in zip(loop.finals, finals, strict=False):
         new.name = old.name
     flights = tuple(finals[position] for position in plan.positions)
+    if hand_on is not None:
+        into.add(rewrite.clone(hand_on, {}))
     settle = into.add(cta.Settle(flights, pending=0))
     for position, value in zip(plan.positions, settle.settled, strict=True):
         value.name = loop.finals[position].name
@@ -184,14 +192,18 @@ def _runs(loop: flow.For) -> bool:
     )
 
 
-def replace_loop(loop: flow.For, plan: Plan, into: Builder) -> list[Value[Any]]:
+def replace_loop(
+    loop: flow.For, plan: Plan, into: Builder, hand_on: cta.PassTurn | None = None
+) -> list[Value[Any]]:
     """The pipelined loop, behind a test if it may not run at all."""
     if _runs(loop):
-        return pipelined(loop, plan, into)
+        return pipelined(loop, plan, into, hand_on)
     into.loc = loop.loc
     empty = into.add(math.Compare(loop.lower, loop.upper, relation="ge"), "empty").out
     nothing, full = Region(), Region()
     with into.inside(nothing):
+        if hand_on is not None:
+            into.add(rewrite.clone(hand_on, {}))
         # Filled tiles are made where they are needed, which is almost never.
         fills = [v.owner for v in loop.init if isinstance(v.owner, math.Fill)]
         mapping: rewrite.Mapping = {}
@@ -199,18 +211,33 @@ def replace_loop(loop: flow.For, plan: Plan, into: Builder) -> list[Value[Any]]:
             into.add(rewrite.clone(fill, mapping))
         into.add(flow.Yield(tuple(mapping.get(v, v) for v in loop.init)))
     with into.inside(full):
-        finals = pipelined(loop, plan, into)
+        finals = pipelined(loop, plan, into, hand_on)
         into.add(flow.Yield(tuple(finals)))
     types = tuple(v.type for v in loop.finals)
     choice = into.add(flow.If(empty, types=types, then=nothing, otherwise=full, cold=True))
     return list(choice.out)
 
 
+def _find_ends(region: Region, ends: dict[Op, cta.PassTurn]) -> None:
+    """Loops with which a turn ends."""
+    for op, following in pairwise(region.ops):
+        if isinstance(following, cta.PassTurn):
+            ends[op] = following
+    for op in region.ops:
+        for nested in op.regions:
+            _find_ends(nested, ends)
+
+
 @tile_pass("pipeline-products", level="cta")
 def pipeline_products(kernel: Kernel, ctx: Context) -> None:
     """Products of successive rounds are in flight together; stages are released a round later."""
 
+    ends: dict[Op, cta.PassTurn] = {}
+    moved: set[Op] = set()
+
     def rule(op: Op, builder: Builder) -> list[Value[Any]] | None:
+        if op in moved:
+            return []
         if not isinstance(op, flow.For):
             return None
         if not any(isinstance(inner, cta.Product) for inner in op.body.ops):
@@ -221,9 +248,13 @@ def pipeline_products(kernel: Kernel, ctx: Context) -> None:
                 ctx.remark(op, f"the products of this loop stay synchronous: {plan}")
             return None
         ctx.remark(op, "the products of two rounds overlap; the first round is peeled")
-        return replace_loop(op, plan, builder)
+        hand_on = ends.get(op)
+        if hand_on is not None:
+            moved.add(hand_on)
+        return replace_loop(op, plan, builder, hand_on)
 
     for role in kernel.body.ops:
         if isinstance(role, cta.Role):
+            _find_ends(role.body, ends)
             rewrite.apply(role.body, rule)
     tidy(kernel.body)

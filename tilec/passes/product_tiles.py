@@ -42,6 +42,8 @@ GROUP_SHARE = 0.4
 rows alone are 67 MB, 14.7."""
 REGISTERS = {2: (24, 240), 3: (32, 160)}
 """Producer's and consumers' registers by warpgroups: together they fill the register file."""
+TURNS = 2
+"""Warpgroups that take tiles in turns where the schedule says `alternate`."""
 OTHER_REGISTERS = 40
 """Registers of a thread beside accumulators: 128 of these fit the 168 of three warpgroups."""
 WIDE_FRAGMENTS = 48
@@ -121,7 +123,8 @@ class ProductTiles(OpenChoices):
             self.set(stages=self.stages(best.shape, element, work, most, main))
             # A warp that computes the addresses of copies needs its share of registers.
             if self.ctx.target.has_setmaxnreg and not self.copied(dots):
-                self.set(registers=REGISTERS.get(self.schedule.warpgroups or 0, ()))
+                consumers = self.consumers(self.schedule.warpgroups or 0)
+                self.set(registers=REGISTERS.get(consumers, ()))
         elif most < STAGES[0]:
             self.set(stages=most)
 
@@ -143,7 +146,8 @@ class ProductTiles(OpenChoices):
     def many(self, best: Price, work: Work) -> bool:
         """Whether CTAs go from tile to tile: there may be more of these than SMs."""
         known = None not in (work.rows, work.columns, work.outer)
-        return self.rings and not (known and best.tiles <= self.ctx.target.sms)
+        one = known and best.tiles <= self.ctx.target.sms
+        return self.rings and (bool(self.schedule.alternate) or not one)
 
     def fitting(self, prices: list[Price], main: tile.Dot) -> tuple[Price, int]:
         """The cheapest that fits shared memory whole, and the most stages that it leaves room.
@@ -315,6 +319,8 @@ class ProductTiles(OpenChoices):
         rows, columns, deep = self.tiled(main)
         pinned = [self.pinned(axis) for axis in (rows, columns, deep)]
         groups = (self.schedule.warpgroups,) if self.schedule.warpgroups else (1, 2, 3)
+        if self.schedule.alternate:
+            groups = (1,)
         heights = [(PRODUCT_ROWS * w, w) for w in groups] if mapped else [(PRODUCT_ROWS, 1)]
         most_rows = self.bound(rows)
         if most_rows is not None and most_rows < PRODUCT_ROWS and self.schedule.warpgroups is None:
@@ -350,14 +356,19 @@ class ProductTiles(OpenChoices):
 
     def holds(self, shape: Shape, accumulators: int) -> bool:
         """Whether registers hold the accumulators beside what else a thread needs."""
-        threads = WARP * WARPGROUP_WARPS * (shape.warpgroups + 1)
+        threads = WARP * WARPGROUP_WARPS * (self.consumers(shape.warpgroups) + 1)
         each = self.ctx.target.registers_per_sm // threads // 8 * 8
         held = shape.columns // 2 * accumulators + OTHER_REGISTERS + self.fragments
         return held <= min(each, self.ctx.target.registers_per_thread)
 
+    def consumers(self, sharing: int) -> int:
+        """The consumer warpgroups of a CTA, or their rows, where so many share a tile."""
+        return sharing * TURNS if self.schedule.alternate else sharing
+
     def room(self, shape: Shape, element: int) -> int:
         """Bytes for the ring: all but two staging halves and the barriers."""
-        staging = 2 * shape.rows * min(shape.columns * 2, DEPTH_BYTES) * self.ctx.target.has_tma
+        rows = self.consumers(shape.rows)
+        staging = 2 * rows * min(shape.columns * 2, DEPTH_BYTES) * self.ctx.target.has_tma
         return self.ctx.target.shared_per_cta - staging - 1024
 
     def stages(self, shape: Shape, element: int, work: Work, most: int, at: Op) -> int:

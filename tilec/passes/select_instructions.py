@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilec.ir import rewrite
+from tilec.ir.alternation import releasing_groups
 from tilec.ir.clusters import ALONE, cluster_shape
 from tilec.ir.core import Kernel, Op, Region, Value
 from tilec.ir.declare import Refused
@@ -144,11 +145,7 @@ def _init_barriers(sel: Selector, roles: list[cta.Role]) -> None:
     base = sel.shared_base()
     with sel.build.inside(body):
         for value, ring in made.items():
-            releasing = sum(
-                role.warps
-                for role in roles
-                if any(isinstance(o, cta.Release) and o.ring is value for o in role.body.walk())
-            )
+            releasing = sum(role.group * releasing_groups(role, value) for role in roles)
             releasing *= releasing_ctas(sel, value)
             filling = int(ring.tma_bytes > 0) + arrivals_of_copies(sel.kernel, value, roles)
             for stage in range(ring.stages):

@@ -33,7 +33,7 @@ from tilec.passes.lift_requirements import launch_expression
 from tilec.passes.refusal import refused
 from tilec.passes.simplify import without_dropped_loops
 
-_OF_PRODUCTS = ("stages", "warpgroups", "group", "persistent", "registers")
+_OF_PRODUCTS = ("stages", "warpgroups", "group", "persistent", "registers", "alternate")
 """Choices that the kernels with products take for themselves."""
 
 

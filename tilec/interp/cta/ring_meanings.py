@@ -21,6 +21,7 @@ from tilec.interp.tile_meanings import product, read_as_tf32
 from tilec.ir.clusters import shared_along, sharers
 from tilec.ir.core import Value
 from tilec.ir.levels import cta, mma
+from tilec.ir.levels.turns import Skip
 from tilec.ir.types import Shared
 from tilec.layout.tma import cut_boxes
 
@@ -86,6 +87,11 @@ def _wait(g: Group, op: cta.Wait) -> Steps:
     yield Pending(lambda: ring.is_full(place, slot.round), what, op)
     g.slots = [*(s for s in g.slots if not s.over), slot]
     return slot
+
+
+@meaning(Skip)
+def _skip(g: Group, op: Skip) -> None:
+    g.waited[op.ring] = g.waited.get(op.ring, 0) + int(g.number_of(op.count))
 
 
 def _of_ring(g: Group, slot: Slot, ring: Value[Any]) -> Slot:

@@ -26,6 +26,7 @@ from tilec.interp.machine import held, line_of
 from tilec.interp.memory import InterpretError, Memory
 from tilec.interp.numbers import Data
 from tilec.ir.clusters import cluster_shape, place_of
+from tilec.ir.alternation import releasing_groups
 from tilec.ir.core import Kernel, Value
 from tilec.ir.levels import cluster, cta
 from tilec.ir.types import Scalar
@@ -155,12 +156,7 @@ def _groups_of(
 
 def _consumers(roles: Sequence[cta.Role], ring: Value[Any]) -> int:
     """Groups whose release a stage needs: those of every role that releases the ring."""
-    releasing = (
-        role
-        for role in roles
-        if any(isinstance(op, cta.Release) and op.ring is ring for op in role.body.walk())
-    )
-    return sum(role.warps // role.group for role in releasing)
+    return sum(releasing_groups(role, ring) for role in roles)
 
 
 def _run_groups(groups: Sequence[Group]) -> None:

@@ -19,6 +19,7 @@ from tilec.ir.levels import (
     piece,
     ptx,
     tile,
+    turns,
 )
 from tilec.ir.types import (
     Array,
@@ -39,7 +40,7 @@ from tilec.ir.types import (
 LEVELS: dict[str, tuple[tuple[str, ...], tuple[type[Type], ...]]] = {
     "tile": (("tile", "along", "author", "parts", "math", "flow"), (Array, Scalar, Index, Tile)),
     "cta": (
-        ("cta", "cluster", "fold", "memory", "mma", "piece", "math", "flow"),
+        ("cta", "cluster", "turns", "fold", "memory", "mma", "piece", "math", "flow"),
         (Array, Scalar, Register, Flight, Shared, Ring, Free, Slot, TensorMap, cta.Token),
     ),
     "ptx": (("ptx",), (Array, Scalar, Bits)),
@@ -61,4 +62,5 @@ __all__ = [
     "piece",
     "ptx",
     "tile",
+    "turns",
 ]

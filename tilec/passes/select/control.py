@@ -12,6 +12,7 @@ from typing import Any
 from tilec.ir.core import Builder, Region, Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, flow, mma, ptx
+from tilec.ir.levels.turns import Skip
 from tilec.passes.select.division import constant_of
 from tilec.passes.select.selector import PtxValue, RoleState, Selector, lowers
 
@@ -21,7 +22,7 @@ def advanced_rings(regions: Iterable[Region]) -> list[Value[Any]]:
     rings: dict[Value[Any], None] = {}
     for region in regions:
         for op in region.walk():
-            if isinstance(op, cta.Acquire | cta.Wait):
+            if isinstance(op, cta.Acquire | cta.Wait | Skip):
                 rings[op.ring] = None
     return list(rings)
 
@@ -289,7 +290,7 @@ def _role(sel: Selector, role: cta.Role) -> None:
 
 def _start_cursors(sel: Selector, role: cta.Role) -> None:
     for op in role.body.walk():
-        if isinstance(op, cta.Acquire | cta.Wait) and op.ring not in sel.cursors:
+        if isinstance(op, cta.Acquire | cta.Wait | Skip) and op.ring not in sel.cursors:
             # A fresh barrier is in phase 0: waiting for parity 1 passes at once, so the
             # producer's first round finds every stage empty (PTX ISA, mbarrier.try_wait).
             parity = 1 if isinstance(op, cta.Acquire) else 0

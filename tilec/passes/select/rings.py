@@ -10,6 +10,7 @@ from tilec.ir.clusters import shared_along, shares
 from tilec.ir.core import Kernel, Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, ptx
+from tilec.ir.levels.turns import Skip
 from tilec.ir.resources import part_offsets, shared_bytes
 from tilec.ir.types import Shared, TensorMap
 from tilec.layout.linear import Layout, LayoutRefusal
@@ -148,6 +149,22 @@ def _wait(sel: Selector, op: cta.Wait) -> None:
     _await(sel, address, parity, ring.full)
     sel.set(op.out, _advance(sel, op.ring, ring.stages))
     sel.records[op.out] = ring
+
+
+@lowers(Skip)
+def _skip(sel: Selector, op: Skip) -> None:
+    """The cursor that ``count`` steps of ``_advance`` would leave."""
+    stages = record(sel, op.ring, RingRecord).stages
+    stage, parity = sel.cursors[op.ring]
+    place = sel.alu("add.u32", stage, sel.get(op.count))
+    if stages & (stages - 1):
+        laps = sel.alu("div.u32", place, stages)
+        stage = sel.alu("sub.u32", place, sel.alu("mul.lo.u32", laps, stages))
+    else:
+        laps = sel.alu("shr.u32", place, stages.bit_length() - 1)
+        stage = sel.alu("and.b32", place, stages - 1)
+    odd = sel.alu("and.b32", laps, 1)
+    sel.cursors[op.ring] = (stage, sel.alu("xor.b32", parity, odd))
 
 
 @lowers(cta.Release)
