@@ -109,6 +109,18 @@ kernel f(a: bf16[M, K], b: bf16[N, K], c: out bf16[M, N]):
         {"M": 136, "N": 136, "K": 80},
         Schedule(tiles=(("i", 128), ("j", 128), ("k", 16)), stages=2),
     ),
+    "product in turns": Case(
+        """
+kernel f(a: bf16[M, K], b: bf16[N, K], c: out bf16[M, N]):
+    for i, j in parallel(tiles(M), tiles(N)):
+        acc = zeros[f32](i, j)
+        for k in tiles(K):
+            acc += a[i, k] @ b[j, k].T
+        c[i, j] = cast[bf16](acc)
+""",
+        {"M": 136, "N": 136, "K": 80},
+        Schedule(tiles=(("i", 64), ("j", 64), ("k", 16)), stages=2, alternate=True),
+    ),
     "product of odd rows": Case(
         """
 kernel f(a: bf16[M, K], b: bf16[K, N], c: out f32[M, N]):

@@ -196,6 +196,7 @@ BUGS: dict[str, Planted] = {
     "form-ctas": Planted("softmax", edges_end_one_later),
     "share-loads": Planted("product", rows_of_the_other_operand),
     "split-roles": Planted("product", rows_of_the_other_operand),
+    "take-turns": Planted("product in turns", rows_of_the_other_operand),
     "pipeline-products": Planted("product", both_groups_take_the_first_rows),
     "overlap-stores": Planted("product", one_piece_twice),
     "weave": Planted("softmax", another_function),

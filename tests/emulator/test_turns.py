@@ -58,9 +58,7 @@ def wrong(
     return int((c.astype(np.float64) != exact).sum())
 
 
-@pytest.mark.parametrize(
-    ("stages", "trips"), [(s, t) for s in (2, 3) for t in range(2 * s + 2)]
-)
+@pytest.mark.parametrize(("stages", "trips"), [(s, t) for s in (2, 3) for t in range(2 * s + 2)])
 def test_any_number_of_rounds(trips: int, stages: int) -> None:
     order = ORDERS[(trips + stages) % len(ORDERS)]
     assert wrong((72, 136, 64 * trips), tilec.Emulator(order, seed=trips), stages) == 0

@@ -14,6 +14,7 @@ from typing import Any
 from tilec.ir.core import Kernel, Value
 from tilec.ir.levels import cta, flow, math
 from tilec.ir.levels.turns import Skip
+from tilec.ir.places import linear
 from tilec.ir.verify import Fault
 
 Bounds = tuple[Value[Any], Value[Any], Value[Any]]
@@ -69,11 +70,18 @@ def placing_faults(kernel: Kernel) -> Iterator[Fault]:
                     "once before and once in each iteration of a loop that two of them share out",
                 )
                 continue
-            each, first = inside[0].count, before[0].count.owner
-            own = isinstance(first, math.Mul) and first.x is role.body.args[0]
-            if not own or first.y is not each:  # type: ignore[union-attr]
+            if not _times(before[0].count, role.body.args[0], inside[0].count):
                 yield Fault(
                     before[0],
-                    "a group starts behind the rounds of those before it: its number times "
-                    f"%{each.name}, which it passes over in each iteration",
+                    "a group starts behind the rounds of those before it: its number times what "
+                    "it passes over in each iteration",
                 )
+
+
+def _times(value: Value[Any], number: Value[Any], each: Value[Any]) -> bool:
+    """Whether a value is a group's number times another one."""
+    made = each.owner
+    if isinstance(made, math.Constant):
+        return linear(value) == (frozenset({(number, int(made.value))}), 0)
+    product = value.owner
+    return isinstance(product, math.Mul) and product.x is number and product.y is each

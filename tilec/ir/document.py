@@ -29,6 +29,7 @@ from tilec.ir.levels import (
     piece,
     ptx,
     tile,
+    turns,
 )
 from tilec.ir.types import Type
 
@@ -41,6 +42,7 @@ FAMILIES: dict[str, ModuleType] = {
     "flow": flow,
     "cta": cta,
     "cluster": cluster,
+    "turns": turns,
     "fold": fold,
     "memory": memory,
     "mma": mma,

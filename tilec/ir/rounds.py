@@ -13,15 +13,18 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from tilec.ir.alternation import Bounds, skipped_rings, whole_loop
 from tilec.ir.core import Kernel, Op, Region, Value
-from tilec.ir.alternation import skipped_rings, whole_loop
 from tilec.ir.levels import cluster, cta, flow, math
 from tilec.ir.levels.turns import Skip
 from tilec.ir.places import linear
+from tilec.ir.types import S32, Scalar
 from tilec.ir.verify import Fault
 
 Count = dict[tuple[Any, ...], int]
 """Coefficients by the sorted trips that they are multiplied with."""
+_ZERO = math.Constant(0, type=Scalar(S32))
+_ZERO_ALONE = (frozenset[tuple[Value[Any], int]](), 0)
 
 
 def round_faults(kernel: Kernel) -> Iterator[Fault]:
@@ -167,7 +170,7 @@ class _Counter:
         return different[0] if different else {}
 
     def loop(self, op: flow.For) -> Count | None:
-        limits = (op.lower, op.upper, op.step)
+        limits: Bounds = (op.lower, op.upper, op.step)
         if self.ring in skipped_rings(self.role):
             limits = whole_loop(self.role, op) or limits
         bounds = tuple(self.key(v) for v in limits)
@@ -193,10 +196,6 @@ class _Counter:
             peeled = lower // step[1]
             return {(first,): 1, **({(): -peeled} if peeled else {})}
         least = lower // step[1]
-        if terms:
-            start = (*sorted(((self.key(v), n) for v, n in terms), key=repr), lower % step[1])
-            span: tuple[Any, ...] = ("span", start, self.key(upper), step[1])
-            return {(span,): 1, **({(): -least} if least else {})}
         known = linear(upper)
         if not known[0]:
             return {(): max(0, -(-known[1] // step[1]) - least)}
@@ -210,15 +209,19 @@ class _Counter:
     def number(self, value: Value[Any]) -> Count | None:
         """A number of rounds that is computed as such, for comparing it with what is counted."""
         terms, constant = linear(value)
-        total: Count = {(): constant} if constant else {}
+        total: Counter[tuple[Any, ...]] = Counter({(): constant})
         for term, times in terms:
             made = term.owner
-            by = linear(made.y) if isinstance(made, math.CeilDiv) else None
-            if by is None or by[0] or by[1] < 1:
+            if isinstance(made, math.Max) and linear(made.y) == _ZERO_ALONE:
+                made = made.x.owner
+            if not isinstance(made, math.CeilDiv):
                 return None
-            whole = (("blocks", self.key(made.x), by[1]),)  # type: ignore[union-attr]
-            total[whole] = total.get(whole, 0) + times
-        return total
+            span, start, by = made.x, _ZERO.out, made.y
+            if isinstance(span.owner, math.Sub):
+                span, start = span.owner.x, span.owner.y
+            for trip, factor in self.trips(start, span, by).items():
+                total[trip] += factor * times
+        return {key: times for key, times in total.items() if times}
 
     def key(self, value: Value[Any]) -> Any:
         """What a value is, the same for equal computations of different roles."""

@@ -225,7 +225,8 @@ class _Account:
             and op.value.type.dtype.bits == 16
             and len(op.value.type.shape) == 2
         }
-        return sum(self.groups * PRODUCT_ROWS * width for width in widths)
+        groups = self.groups * (2 if self.ctx.schedule.alternate else 1)
+        return sum(groups * PRODUCT_ROWS * width for width in widths)
 
 
 def _kind(op: Op, outer: str) -> str:

@@ -128,9 +128,13 @@ class _Rounds:
 
     def _trips(self, op: flow.For) -> Value[Scalar]:
         lower, upper, step = (self._before(v, op) for v in (op.lower, op.upper, op.step))
+        if constant_value(lower) == 0 and isinstance(upper.owner, cta.ExtentOf):
+            return self.ahead.add(math.CeilDiv(upper, step), "rounds").out
+        span = upper
         if constant_value(lower) != 0:
-            upper = self.ahead.add(math.Sub(upper, lower)).out
-        return self.ahead.add(math.CeilDiv(upper, step), "rounds").out
+            span = self.ahead.add(math.Sub(upper, lower)).out
+        trips = self.ahead.add(math.CeilDiv(span, step), "rounds").out
+        return self.ahead.add(math.Max(trips, constant(self.ahead, 0)), "rounds").out
 
     def _before(self, value: Value[Any], user: Op) -> Value[Any]:
         """A value of the loop over tiles, computed before it."""
@@ -151,7 +155,7 @@ class _Rounds:
         return self.moved[value]
 
 
-# --- two groups instead of one ---------------------------------------------------------------------
+# --- two groups instead of one --------------------------------------------------------------------
 
 
 def _renumbered(role: cta.Role) -> int:
@@ -226,5 +230,3 @@ def _hold_the_token(role: cta.Role, loop: flow.For, turns: Value[Any]) -> None:
     wait.loc = hand_on.loc = ops[having[0]].loc
     ops.insert(having[-1] + 1, hand_on)
     ops.insert(having[0], wait)
-
-

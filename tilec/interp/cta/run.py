@@ -25,8 +25,8 @@ from tilec.interp.elementwise import settle
 from tilec.interp.machine import held, line_of
 from tilec.interp.memory import InterpretError, Memory
 from tilec.interp.numbers import Data
-from tilec.ir.clusters import cluster_shape, place_of
 from tilec.ir.alternation import releasing_groups
+from tilec.ir.clusters import cluster_shape, place_of
 from tilec.ir.core import Kernel, Value
 from tilec.ir.levels import cluster, cta
 from tilec.ir.types import Scalar

@@ -1,4 +1,4 @@
-"""Rings, slots, turns and views: who may touch which shared memory when, in ``ptx`` form."""
+"""Rings, slots and views: who may touch which shared memory when, in ``ptx`` form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tilec.ir.clusters import shared_along, shares
 from tilec.ir.core import Kernel, Value
 from tilec.ir.declare import Refused
 from tilec.ir.levels import cta, ptx
-from tilec.ir.levels.turns import Skip
 from tilec.ir.resources import part_offsets, shared_bytes
 from tilec.ir.types import Shared, TensorMap
 from tilec.layout.linear import Layout, LayoutRefusal
@@ -101,11 +100,6 @@ def _buffer(sel: Selector, op: cta.Buffer) -> None:
     sel.records[op.out] = View(op.out.type, op.offset)
 
 
-@lowers(cta.Turns)
-def _turns(sel: Selector, op: cta.Turns) -> None:
-    sel.records[op.out] = op
-
-
 def _stage_address(sel: Selector, stage: PtxValue, unit: int) -> PtxValue:
     return sel.alu("mad.lo.u32", stage, unit, sel.shared_base())
 
@@ -149,22 +143,6 @@ def _wait(sel: Selector, op: cta.Wait) -> None:
     _await(sel, address, parity, ring.full)
     sel.set(op.out, _advance(sel, op.ring, ring.stages))
     sel.records[op.out] = ring
-
-
-@lowers(Skip)
-def _skip(sel: Selector, op: Skip) -> None:
-    """The cursor that ``count`` steps of ``_advance`` would leave."""
-    stages = record(sel, op.ring, RingRecord).stages
-    stage, parity = sel.cursors[op.ring]
-    place = sel.alu("add.u32", stage, sel.get(op.count))
-    if stages & (stages - 1):
-        laps = sel.alu("div.u32", place, stages)
-        stage = sel.alu("sub.u32", place, sel.alu("mul.lo.u32", laps, stages))
-    else:
-        laps = sel.alu("shr.u32", place, stages.bit_length() - 1)
-        stage = sel.alu("and.b32", place, stages - 1)
-    odd = sel.alu("and.b32", laps, 1)
-    sel.cursors[op.ring] = (stage, sel.alu("xor.b32", parity, odd))
 
 
 @lowers(cta.Release)
@@ -280,24 +258,6 @@ def view_address(sel: Selector, view: View) -> PtxValue:
 def entry_value(sel: Selector, value: PtxValue) -> bool:
     """Whether a value is known at the role's entry."""
     return value in sel.entry_memo.values() or value in sel.kernel_memo.values()
-
-
-@lowers(cta.WaitTurn)
-def _wait_turn(sel: Selector, op: cta.WaitTurn) -> None:
-    turns = record(sel, op.turns, cta.Turns)
-    threads = 2 * 32 * sel.need_role().group_warps
-    mine = sel.alu("add.u32", sel.get(op.group), turns.barrier)
-    sel.build.add(ptx.BarrierSync(mine, threads=threads))
-
-
-@lowers(cta.PassTurn)
-def _pass_turn(sel: Selector, op: cta.PassTurn) -> None:
-    turns = record(sel, op.turns, cta.Turns)
-    threads = 2 * 32 * sel.need_role().group_warps
-    following = sel.alu("add.u32", sel.get(op.group), 1)
-    wraps = sel.alu("setp.eq.u32", following, turns.groups, kind="pred")
-    barrier = sel.alu("add.u32", sel.alu("selp.b32", 0, following, wraps), turns.barrier)
-    sel.build.add(ptx.BarrierArrive(barrier, threads=threads))
 
 
 @lowers(cta.TensorMapOf)
