@@ -117,6 +117,11 @@ def test_a_pinned_share_of_registers_counts_both_groups() -> None:
         formed(GEMM.format(**TN), replace(TURNS, warpgroups=1, registers=(24, 248)))
 
 
+def test_warpgroups_that_share_take_no_turns() -> None:
+    with pytest.raises(Exception, match="each of two takes a tile of its own"):
+        formed(GEMM.format(**TN), replace(TURNS, warpgroups=2))
+
+
 # --- breaches, in a kernel that is right ----------------------------------------------------------
 
 

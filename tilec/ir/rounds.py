@@ -217,8 +217,9 @@ class _Counter:
             if not isinstance(made, math.CeilDiv):
                 return None
             span, start, by = made.x, _ZERO.out, made.y
-            if isinstance(span.owner, math.Sub):
-                span, start = span.owner.x, span.owner.y
+            less = span.owner
+            if isinstance(less, math.Sub):
+                span, start = less.x, less.y
             for trip, factor in self.trips(start, span, by).items():
                 total[trip] += factor * times
         return {key: times for key, times in total.items() if times}

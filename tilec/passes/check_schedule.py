@@ -198,6 +198,12 @@ class _Asked:
         value = self.schedule.warpgroups
         if value is None:
             return
+        if self.dots and self.schedule.alternate and value != 1:
+            yield impossible(
+                "warpgroups", value, "with alternate=true each of two takes a tile of its own",
+                "leave it out, or pin `warpgroups=1`", self.at,
+            )  # fmt: skip
+            return
         if self.dots:
             legal = list(range(1, MOST_PRODUCT_GROUPS + 1))
             why = f"1 to {MOST_PRODUCT_GROUPS} warpgroups share a product beside its producer"
