@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from tilec import pipeline
+from tilec.cli_explain import explain
 from tilec.cli_fmt import fmt
 from tilec.cli_options import (
     check_folder,
@@ -582,6 +583,7 @@ def targets(as_json: bool) -> None:
     _table("", ("target", "SMs", "shared memory a CTA", "wgmma"), rows)
 
 
+main.add_command(explain)
 main.add_command(fmt)
 
 

@@ -248,6 +248,7 @@ class ProductTiles(OpenChoices):
             + (f"; clusters of {best.cluster}" if best.cluster != ALONE else ""),
             tile_sizes=(shape.rows, shape.columns, shape.depth),
             operands_by_tma=self.rings,
+            chosen=best.terms(),
             candidates=[p.terms() for p in sorted(prices, key=lambda p: p.microseconds)],
             rejected=[
                 {**asdict(s), "reason": self.too_large(s, main)}
