@@ -19,6 +19,7 @@ STORY = (
         "cli",
         "cli_bisect",
         "cli_emulate",
+        "cli_explain",
         "cli_fmt",
         "cli_options",
         "cli_report",
@@ -42,7 +43,7 @@ MAY_MEET = {
     *(
         ("cli", "cli_bisect"),
         ("cli_bisect", "cli_run"),
-        ("cli", "cli_fmt"),
+        ("cli", "cli_explain", "cli_fmt"),
         ("cli", "cli_options"),
         ("cli", "cli_run"),
         ("cli", "cli_emulate"),
