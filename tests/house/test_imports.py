@@ -43,7 +43,9 @@ MAY_MEET = {
     *(
         ("cli", "cli_bisect"),
         ("cli_bisect", "cli_run"),
-        ("cli", "cli_explain", "cli_fmt"),
+        ("cli", "cli_explain"),
+        ("cli_explain", "cli_options"),
+        ("cli", "cli_fmt"),
         ("cli", "cli_options"),
         ("cli", "cli_run"),
         ("cli", "cli_emulate"),
