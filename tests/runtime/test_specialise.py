@@ -58,9 +58,11 @@ def test_a_promised_unit_axis_has_stride_one_in_what_is_passed() -> None:
 
 def test_classes_are_few_and_true() -> None:
     for extent in [0, 1, 15, 16, 17, 1000, 4096, 5000]:
-        assert extent <= size_class(extent) <= extent * (1 + 1 / 64) + 1
+        assert extent <= size_class(extent) <= max(2 * extent, 1)
+        assert size_class(extent) <= extent * (1 + 1 / 64) + 15
         assert extent % multiple_class(extent) == 0
     assert len({size_class(n) for n in range(4096, 8192)}) == 64 + 1
+    assert {size_class(n) for n in range(33)} == {1, 2, 4, 8, 16, 32}
     assert [multiple_class(n) for n in (1, 8, 200, 128, 4096, 1000)] == [1, 8, 8, 128, 4096, 8]
 
 

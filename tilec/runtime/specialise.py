@@ -23,6 +23,7 @@ WIDEST_ALIGNMENT = 16
 """Bytes: no copy instruction asks for more."""
 MULTIPLES = tuple(1 << bit for bit in range(16, 2, -1))
 """Divisors of a size that are worth knowing: whole tiles, and whole 16-byte vectors."""
+SMALLEST_TILE = 16
 CLASSES_PER_OCTAVE = 64
 """Size classes between a power of two and the next: fine enough to count waves of tiles."""
 
@@ -98,9 +99,16 @@ def array_facts(view: ArrayView) -> ArrayFacts:
 
 
 def size_class(extent: int) -> int:
-    """The upper bound that stands for an extent: at most a sixty-fourth above it, at least 1."""
-    step = max(1, (1 << max(extent, 1).bit_length() - 1) // CLASSES_PER_OCTAVE)
-    return max(1, -(-extent // step) * step)
+    """The upper bound that stands for an extent, at least 1.
+
+    A power of two up to ``SMALLEST_TILE``, then multiples of it, and for large ones at most a
+    sixty-fourth above.
+    """
+    if extent <= SMALLEST_TILE:
+        return 1 << max(extent - 1, 0).bit_length()
+    octave = 1 << extent.bit_length() - 1
+    step = max(SMALLEST_TILE, octave // CLASSES_PER_OCTAVE)
+    return -(-extent // step) * step
 
 
 def multiple_class(extent: int) -> int:
