@@ -6,7 +6,6 @@ code reads it; what comes out is compared with the interpreter's.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Any
 
@@ -252,71 +251,6 @@ kernel k(x: f32[M, 1024], y: out f32[M]):
         assert low == first
         seen += int(high) - int(low)
     assert seen == fit * 2
-
-
-ROWS = """\
-kernel k(x: f32[M, N], y: out f32[M, N]):
-    for i, j in parallel(tiles(M, 16), tiles(N, 16)):
-        print("x", x[i, j])
-        assert x[i, j] < 5, "x stays below five"
-        y[i, j] = x[i, j]
-"""
-PRINT_WORDS, ASSERT_WORDS = 2 + 2 + 4 + 256, 2 + 2 + 4 + 2
-
-
-def small_buffer(monkeypatch: pytest.MonkeyPatch, prints: int, asserts: int) -> None:
-    """Both parts side by side, so that what runs over one would be seen in the other."""
-    middle = checks.RESERVED + prints
-    for kind, first, end in (
-        ("print", checks.RESERVED, middle), ("assert", middle, middle + asserts),
-    ):  # fmt: skip
-        part = dataclasses.replace(checks.PARTS[kind], first=first, end=end)
-        monkeypatch.setitem(checks.PARTS, kind, part)
-
-
-@pytest.mark.parametrize("on", COMPILED)
-def test_a_failure_has_room_however_much_is_printed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, on: str
-) -> None:
-    """The print of the last tile that fits at all ends a few words before its part does."""
-    small_buffer(monkeypatch, 2 * PRINT_WORDS + 7, 1000)
-    x = np.ones((64, 32), np.float32)
-    x[60, 20:] = 9
-    y = np.zeros_like(x)
-    shown, error, _ = said(capsys, ROWS, on, x, y)
-    assert shown.count("[[1. ") == 2
-    assert "(6 records more had no room in the buffer's 535 words for what `print` says)" in shown
-    assert "assert: x stays below five (element [60, 20], and 11 more)" in error
-    assert "no room" not in error
-    np.testing.assert_array_equal(x, y)
-
-
-@pytest.mark.parametrize("on", COMPILED)
-@pytest.mark.parametrize("prints", [2 * PRINT_WORDS, 100 * PRINT_WORDS])
-def test_more_failures_than_have_room_are_one_error(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, on: str, prints: int
-) -> None:
-    """Three records have room: the error is about those, whatever became of the prints."""
-    small_buffer(monkeypatch, prints, 3 * ASSERT_WORDS + 9)
-    x = np.full((64, 32), 9, np.float32)
-    y = np.zeros_like(x)
-    shown, error, _ = said(capsys, ROWS, on, x, y)
-    assert ("(6 records more had no room" in shown) is (prints == 2 * PRINT_WORDS)
-    assert re.search(r"assert: x stays below five \(element \[\d+, \d+\], and 767 more\)", error)
-    assert "5 records more had no room in the buffer's 39 words for what `assert` says" in error
-    np.testing.assert_array_equal(x, y)
-
-
-@pytest.mark.parametrize("on", COMPILED)
-def test_one_failure_has_room_in_the_least_part(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, on: str
-) -> None:
-    small_buffer(monkeypatch, 0, ASSERT_WORDS)
-    x = np.full((16, 16), 9, np.float32)
-    shown, error, _ = said(capsys, ROWS, on, x)
-    assert shown == "(one record more had no room in the buffer's 0 words for what `print` says)\n"
-    assert "assert: x stays below five (element [0, 0], and 255 more)" in error
-    assert "no room" not in error
 
 
 @pytest.mark.parametrize("on", ["interp", *COMPILED])
