@@ -25,7 +25,8 @@ import tilec
 from tests.gpu.clusters import operand
 from tilec.runtime import supervise
 
-SOURCE = """kernel gemm(a: bf16[M, K], b: bf16[N, K], v: bf16[N], c: out f32[M, N], d: out bf16[M, N]):
+SOURCE = """kernel gemm(a: bf16[M, K], b: bf16[N, K], v: bf16[N],
+            c: out f32[M, N], d: out bf16[M, N]):
     for i, j in parallel(tiles(M), tiles(N)):
         acc = zeros[f32](i, j)
         for k in tiles(K):
