@@ -42,7 +42,7 @@ def bisect_kernel(
     ir = kernel.front_end(kernel.bindings, target).kernel(kernel.name)
     known = [argument.name for argument in ir.body.args]
     given = {**(_members(archive, known) if archive is not None else {}), **given}
-    check_names(sizes, given, ir)
+    check_names(kernel, sizes, given, ir)
     inputs = trial.make_inputs(ir, sizes, given, seed)
     call = kernel.sort_out(trial.views_of(kernel, inputs.arrays), inputs.scalars, target)
     check_requirements(source, call, kernel.name)

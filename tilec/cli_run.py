@@ -53,7 +53,7 @@ def run_kernel(
     target = wanted or by_name("90")
     module = kernel.front_end(bindings, target)
     ir = module.kernel(chosen)
-    check_names(sizes, given, ir)
+    check_names(kernel, sizes, given, ir)
     inputs = trial.make_inputs(ir, sizes, given, seed)
     call = kernel.sort_out(trial.views_of(kernel, inputs.arrays), inputs.scalars, target)
     check_requirements(source, call, chosen)
@@ -121,15 +121,22 @@ def chosen_kernel(source: SourceFile, name: str | None) -> Kernel:
     return kernel
 
 
-def check_names(sizes: Mapping[str, int], given: Mapping[str, str], ir: Any) -> None:
+def check_names(
+    kernel: Kernel, sizes: Mapping[str, int], given: Mapping[str, str], ir: Any
+) -> None:
     """Refuse sizes and inputs that the kernel has not."""
-    dims = {str(e) for t in trial.array_parameters(ir).values() for e in t.shape}
+    extents = (e for t in trial.array_parameters(ir).values() for e in t.shape)
+    dims = {e for e in extents if isinstance(e, str)}
     parameters = [a.name for a in ir.body.args]
-    for word, known in ((sizes, dims), (given, parameters)):
-        for name in word:
-            if name not in known:
-                hint = did_you_mean(name, known) or f"there are {', '.join(sorted(known))}"
-                raise LaunchError(f"{ir.name} has no `{name}`; {hint}")
+    for what, word, known in (("size", sizes, dims), ("parameter", given, parameters)):
+        for name, value in word.items():
+            if name in known:
+                continue
+            hint = did_you_mean(name, known)
+            if name in kernel.comptime:
+                hint = f"it is bound when the kernel is compiled: `-D {name}={value}`"
+            hint = hint or (f"there are {', '.join(sorted(known))}" if known else "it has none")
+            raise LaunchError(f"{ir.name} has no {what} `{name}`; {hint}")
 
 
 def _check_choices(kernel: Kernel, call: Call) -> None:

@@ -68,7 +68,8 @@ def test_a_wrong_command_line_is_explained(
     ("words", "said"),
     [
         (["--shape", "M=4,N=4"], "gemm needs sizes for K: --shape K=256"),
-        (["--shape", "M=4,N=4,K=4,L=1"], "gemm has no `L`"),
+        (["--shape", "M=4,N=4,K=4,L=1"], "gemm has no size `L`"),
+        (["--shape", "M=4,N=4,K=4,T=1"], "bound when the kernel is compiled: `-D T=1`"),
         (["--shape", "M=4,N=4,K=4", "-D", "T=f99"], "is no value for `T`"),
         (["--shape", "M=4,N=4,K=4", "--kernel", "gem"], "did you mean `gemm`?"),
         (["--shape", "M=4,N=4,K=4", "--input", "a=none.npy"], "cannot be read from none.npy"),

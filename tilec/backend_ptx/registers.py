@@ -77,6 +77,24 @@ def ties(region: Region) -> Iterator[Tie]:
             yield from ties(nested)
 
 
+def flights(region: Region) -> set[Value[Any]]:
+    """The accumulators of products that nobody has waited for where the value stands."""
+    found = {op.out for op in walk(region) if isinstance(op, ptx.Wgmma)}
+    passed = [tie for tie in ties(region) if not isinstance(tie.user, ptx.WgmmaWait)]
+    finals = {
+        argument: final
+        for op in walk(region)
+        if isinstance(op, ptx.Loop)
+        for argument, final in zip(op.body.args, op.finals, strict=True)
+    }
+    before = 0
+    while before < len(found):
+        before = len(found)
+        found |= {tie.target for tie in passed if tie.source in found}
+        found |= {final for argument, final in finals.items() if argument in found}
+    return found
+
+
 class Sharing:
     """Classes of registers that share, grown tie by tie."""
 
@@ -90,7 +108,9 @@ class Sharing:
             if isinstance(op, ptx.Loop):
                 for argument, final in zip(op.body.args, op.finals, strict=True):
                     self._unite_all(self.at(final), self.at(argument))
-        ordered = sorted(ties(body), key=lambda tie: tie.order)
+        flying = flights(body)
+        # What is in flight is never copied, so it shares before a branch ties what is settled.
+        ordered = sorted(ties(body), key=lambda t: (t.order, t.source not in flying))
         self.failing = [tie for tie in ordered if not self._satisfy(tie)]
 
     def find(self, register: int) -> int:

@@ -54,7 +54,7 @@ from tilec.passes.pinned_layouts import pin_layouts, team_of_pins
 from tilec.passes.raster import constant, places, product
 from tilec.passes.refusal import refused
 from tilec.passes.simplify import tidy
-from tilec.passes.tensor_cores import product_team
+from tilec.passes.tensor_cores import product_team, shared_rows
 
 Uses = dict[Value[Any], list[Op]]
 
@@ -63,7 +63,7 @@ def choose_team(ctx: Context, axes: Axes, region: Region, schedule: Schedule) ->
     """How warps share the tiles: by rows of products, by whole rows, or all together."""
     dots = [op for op in region.walk() if isinstance(op, tile.Dot)]
     if dots:
-        return product_team(axes, dots, schedule.warpgroups)
+        return product_team(axes, dots, schedule.warpgroups, shared_rows(axes, region))
     warps = WARPGROUP_WARPS * (schedule.warpgroups or 1)
     if crossed_arrays(region) or any(_is_update(op) for op in region.walk()):
         return Team(warps, 1, None, 0)

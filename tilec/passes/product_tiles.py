@@ -27,6 +27,7 @@ from tilec.passes.open_choices import MULTIPLE, WARP, OpenChoices
 from tilec.passes.operands import ring_refusal, tma_refusal
 from tilec.passes.refusal import refused
 from tilec.passes.shared_needs import shared_needs
+from tilec.passes.tensor_cores import shared_rows
 from tilec.targets.base import Target
 
 DEPTH_BYTES = 128
@@ -319,7 +320,8 @@ class ProductTiles(OpenChoices):
         """Tile shapes that honour the pins."""
         rows, columns, deep = self.tiled(main)
         pinned = [self.pinned(axis) for axis in (rows, columns, deep)]
-        groups = (self.schedule.warpgroups,) if self.schedule.warpgroups else (1, 2, 3)
+        sharing = (1, 2, 3) if shared_rows(self.axes, self.kernel.body) is rows else (1,)
+        groups = (self.schedule.warpgroups,) if self.schedule.warpgroups else sharing
         if self.schedule.alternate:
             groups = (1,)
         heights = [(PRODUCT_ROWS * w, w) for w in groups] if mapped else [(PRODUCT_ROWS, 1)]
@@ -328,7 +330,7 @@ class ProductTiles(OpenChoices):
             heights += [(h, 1) for h in range(FRAGMENT_ROWS, PRODUCT_ROWS, FRAGMENT_ROWS)]
         if pinned[0] is not None:
             height = pinned[0] if rows in self.resident() else rows_taken(pinned[0], mapped)
-            heights = [(height, max(1, height // PRODUCT_ROWS))]
+            heights = [(height, max(1, height // PRODUCT_ROWS) if len(sharing) > 1 else 1)]
         most = columns_taken(MOST_COLUMNS, mapped) // accumulators
         widths = range(MULTIPLE, most + 1, MULTIPLE)
         if pinned[1] is not None:

@@ -9,9 +9,9 @@ reasons.
 
 from __future__ import annotations
 
-from tilec.ir.core import Op
+from tilec.ir.core import Op, Region
 from tilec.ir.levels import tile
-from tilec.ir.types import DType, Register
+from tilec.ir.types import DType, Index, Register
 from tilec.layout.teams import (
     BLOCK_COLUMNS,
     BLOCK_ROWS,
@@ -19,7 +19,7 @@ from tilec.layout.teams import (
     warps_along_rows,
     warps_with_columns,
 )
-from tilec.passes.axes import Axes
+from tilec.passes.axes import Axes, AxisClass, combined_axis
 from tilec.passes.base import Context
 from tilec.passes.frames import FRAGMENT_ROWS, PRODUCT_ROWS, WARPGROUP_WARPS, Team
 from tilec.passes.refusal import refused
@@ -82,13 +82,36 @@ def mma_refusal(ctx: Context, a: DType, b: DType, depth: int, out: Register) -> 
     return None
 
 
-def product_team(axes: Axes, dots: list[tile.Dot], warpgroups: int | None) -> Team:
+def shared_rows(axes: Axes, region: Region) -> AxisClass | None:
+    """The rows that warpgroups may share: those of every product, which nothing brings together.
+
+    None where products have different rows, a loop steps over them (its parts have each their own),
+    they are combined, or an update gives all of them what it found.
+    """
+    rows = {axes.of(op.out, 0) for op in region.walk() if isinstance(op, tile.Dot)}
+    shared = rows.pop() if len(rows) == 1 else None
+    for op in region.walk():
+        stepped = () if isinstance(op, tile.Parallel) else (a for r in op.regions for a in r.args)
+        found = isinstance(op, tile.Atomic | tile.CompareExchange)
+        if (
+            combined_axis(axes, op) is shared
+            or any(isinstance(a.type, Index) and axes.of(a, 0) is shared for a in stepped)
+            or (found and shared not in axes.all_of(op.results[0]))
+        ):
+            return None
+    return shared
+
+
+def product_team(
+    axes: Axes, dots: list[tile.Dot], warpgroups: int | None, shared: AxisClass | None
+) -> Team:
     """How warps share products: groups of 64 rows each, or one group that has all rows.
+
+    ``shared`` are the rows that groups may share (``shared_rows``).
 
     One group also takes products of different rows, each spread over its warps as its rows and
     columns allow.
     """
-    splits = {axes.of(op.out, 0) for op in dots}
     for op in dots:
         rows = axes.of(op.out, 0)
         if rows is None or not isinstance(rows.size, int) or rows.size % FRAGMENT_ROWS:
@@ -101,13 +124,18 @@ def product_team(axes: Axes, dots: list[tile.Dot], warpgroups: int | None) -> Te
     first = axes.of(dots[0].out, 0)
     assert first is not None
     assert isinstance(first.size, int)
-    whole = len(splits) == 1 and first.size % PRODUCT_ROWS == 0
+    alike = all(axes.of(op.out, 0) is first for op in dots)
+    # The rows of one warpgroup are its own, whatever becomes of them.
+    whole = alike and (
+        first.size == PRODUCT_ROWS or (shared is first and first.size % PRODUCT_ROWS == 0)
+    )
     groups = first.size // PRODUCT_ROWS if whole else 1
     if warpgroups is not None and warpgroups != groups:
         reason = (
             f"each takes {PRODUCT_ROWS}: pin tiles.{first.name}={PRODUCT_ROWS * warpgroups}"
-            if len(splits) == 1
-            else "products of different rows are one warpgroup's: pin warpgroups=1"
+            if shared is first
+            else "rows that products, loops or sums bring together are one warpgroup's: pin "
+            "warpgroups=1"
         )
         raise refused(
             dots[0],

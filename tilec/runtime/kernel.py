@@ -146,6 +146,11 @@ class Kernel:
     def _node(self) -> Any:
         return next(k for k in self.program.tree.kernels if k.name == self.name)
 
+    @property
+    def comptime(self) -> tuple[str, ...]:
+        """Names of the compile-time parameters."""
+        return tuple(c.name.id for c in self._node.comptime)
+
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters in order."""
