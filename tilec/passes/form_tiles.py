@@ -273,7 +273,7 @@ def _broadcast(f: Forming, op: math.Broadcast) -> None:
 def _reduce(f: Forming, op: math.Reduce) -> None:
     value = f.get(op.x)
     axis_class = f.axes.of(op.x, op.axis)
-    if f.team.groups > 1 and axis_class is f.team.split:
+    if f.team.groups > 1 and axis_class is not None and axis_class is f.team.split:
         raise Refused(
             f"a reduction along {axis_class.name}, which several groups share, is not in this "
             "version: pin warpgroups=1"
