@@ -25,6 +25,7 @@ from tilec.ir.types import Array, Index, is_symbol
 from tilec.layout.shared import SPANS
 from tilec.passes.axes import Axes, combined
 from tilec.passes.base import Context
+from tilec.passes.eights import EIGHT, in_eights
 from tilec.targets.base import Target
 
 STEP = 16
@@ -162,11 +163,14 @@ class _Asked:
             free = not inside and not combined(self.axes, self.kernel.body, axis)
             if isinstance(op, tile.Whole):
                 yield from self._whole(name, size, index.type.extent, op)
-            elif (size % STEP or not STEP <= size <= MOST) and not (free and size in SMALL):
-                legal = [*(SMALL if free else ()), *range(STEP, MOST + 1, STEP)]
+                continue
+            more = SMALL if free else in_eights(self.ctx, self.axes, self.kernel, axis)
+            if (size % STEP or not STEP <= size <= MOST) and size not in more:
+                legal = sorted({*more, *range(STEP, MOST + 1, STEP)})
                 why = f"a tile size is a multiple of {STEP}, from {STEP} to {MOST}"
-                if free:
-                    why += f", or one of {', '.join(map(str, SMALL))}"
+                if more:
+                    few = f"one of {', '.join(map(str, SMALL))}"
+                    why += f", or {few if free else f'of {EIGHT}, up to {max(more)}'}"
                 good = f"tiles.{name}={nearest(size, legal)}"
                 note = f"products and sums run along {name}" if not free else ""
                 yield impossible(

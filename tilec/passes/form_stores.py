@@ -131,8 +131,13 @@ def _inside_range(f: Forming, op: tile.Store, limited: tuple[int, ...]) -> Value
     return total
 
 
-def _write(f: Forming, op: tile.Store, value: Value[Register], *, turned: bool = False) -> None:
-    """Straight from registers; a wide tile in pieces, so that few of its inputs live at once."""
+def _write(
+    f: Forming, op: tile.Store, value: Value[Register], *, turned: bool = False, begin: int = 0
+) -> None:
+    """Straight from registers; a wide tile in pieces, so that few of its inputs live at once.
+
+    The first column of ``value`` is that of the stored tile at ``begin``.
+    """
     axes = tile_axes(op.subscripts)
     bounded = f.bounded(op.subscripts)
     limited = f.limited(op.subscripts)
@@ -158,13 +163,13 @@ def _write(f: Forming, op: tile.Store, value: Value[Register], *, turned: bool =
     first = origin[axes[-1]]
     for number in range(pieces):
         piece = value
+        start = number * (width // pieces)
         if pieces > 1:
-            start = number * (width // pieces)
             kind = Register(type.dtype, layout.shape, layout)
             piece = f.body.add(cta.Slice(value, axis=1, start=start, type=kind), value.name).out
-            if start:
-                ahead = constant(f.body, start)
-                origin[axes[-1]] = f.body.add(math.Add(first, ahead)).out
+        if begin + start:
+            ahead = constant(f.body, begin + start)
+            origin[axes[-1]] = f.body.add(math.Add(first, ahead)).out
         if op.update:
             made = memory.Update(
                 op.array,
@@ -217,6 +222,8 @@ def _piece(type: Register, groups: int, swizzle: int | None) -> Staging:
     columns, each = int(type.shape[1]), type.dtype.bytes
     widths = STRIPES_BYTES if swizzle is None else (swizzle,)
     stripe = next((w for w in widths if w and columns * each % w == 0), 0)
+    if not stripe and swizzle is None and columns * each > widths[0]:
+        stripe = widths[0]  # what is left over leaves from registers
     if not stripe:
         raise Refused(f"rows of {columns} columns have no stripes of {widths} bytes")
     width = stripe // each
@@ -267,7 +274,8 @@ def _staged_store(f: Forming, op: tile.Store, value: Value[Register], staging: S
     origin = f.place(op.subscripts, whole=False)
     first = origin[axes[1]]
     layout = sliced(type.layout, staging.width)
-    for start in range(0, int(type.shape[1]), staging.width):
+    rest = int(type.shape[1]) % staging.width
+    for start in range(0, int(type.shape[1]) - rest, staging.width):
         piece = value
         if staging.width != type.shape[1]:
             kind = Register(type.dtype, layout.shape, layout)
@@ -281,11 +289,18 @@ def _staged_store(f: Forming, op: tile.Store, value: Value[Register], staging: S
         f.body.add(cta.StoreTile(target, block, tuple(origin), axes=axes, update=op.update))
         f.body.add(cta.DrainStores(pending=0))
         f.sync()
+    if rest:
+        last = sliced(type.layout, rest)
+        kind = Register(type.dtype, last.shape, last)
+        begin = int(type.shape[1]) - rest
+        piece = f.body.add(cta.Slice(value, axis=1, start=begin, type=kind), value.name).out
+        _write(f, op, piece, begin=begin)
     f.ctx.remark(
         op,
         f"{op.array.name} {'is added to' if op.update else 'leaves'} by TMA in pieces of "
         f"{staging.width} columns, "
-        f"swizzle {staging.swizzle} bytes",
+        f"swizzle {staging.swizzle} bytes"
+        + (f"; {rest} columns are left over, and written from registers" if rest else ""),
         swizzle_bytes=staging.swizzle,
     )
 

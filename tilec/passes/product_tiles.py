@@ -19,6 +19,7 @@ from tilec.passes.axes import AxisClass
 from tilec.passes.check_schedule import BadChoices, impossible
 from tilec.passes.choose_cluster import possible_clusters
 from tilec.passes.costs import Price, Shape, Work, operand_bytes, price
+from tilec.passes.eights import in_eights
 from tilec.passes.fit_tiles import MOST_COLUMNS, columns_taken, known_multiple, rows_taken
 from tilec.passes.form_products import feeds_only_products, source_of
 from tilec.passes.frames import FRAGMENT_ROWS, PRODUCT_ROWS, WARPGROUP_WARPS
@@ -332,14 +333,29 @@ class ProductTiles(OpenChoices):
             height = pinned[0] if rows in self.resident() else rows_taken(pinned[0], mapped)
             heights = [(height, max(1, height // PRODUCT_ROWS) if len(sharing) > 1 else 1)]
         most = columns_taken(MOST_COLUMNS, mapped) // accumulators
-        widths = range(MULTIPLE, most + 1, MULTIPLE)
+        widths = self.widths(main, columns, most, mapped)
         if pinned[1] is not None:
-            widths = range(columns_taken(pinned[1], mapped), columns_taken(pinned[1], mapped) + 1)
+            widths = [columns_taken(pinned[1], mapped)]
         element = main.a.type.dtype.bytes
         deepest = DEPTH_BYTES // element
         depth = pinned[2] or (deepest if mapped else min(deepest, MOST_DEPTH_ALONE))
         lefts, rights = self.operands(rows, columns)
-        return [Shape(h, w, depth, g, lefts, rights) for h, g in heights for w in widths]
+        # Fewer rows than a warpgroup has are mma.sync's, whose warps share columns by sixteens.
+        fine = {h: MULTIPLE if h % PRODUCT_ROWS and pinned[1] is None else 1 for h, _ in heights}
+        return [
+            Shape(h, w, depth, g, lefts, rights)
+            for h, g in heights
+            for w in widths
+            if w % fine[h] == 0
+        ]
+
+    def widths(self, main: tile.Dot, columns: AxisClass, most: int, mapped: bool) -> list[int]:
+        """Columns of tiles: in sixteens, and in eights where wgmma reads operands of TMA."""
+        widths = set(range(MULTIPLE, most + 1, MULTIPLE))
+        if mapped and not self.copied(self.dots()):
+            eights = in_eights(self.ctx, self.axes, self.kernel, columns)
+            widths.update(w for w in eights if w <= most)
+        return sorted(widths)
 
     def operands(self, rows: AxisClass, columns: AxisClass) -> tuple[int, int]:
         """How many loads with these rows, and with these columns, feed the products."""
@@ -421,14 +437,19 @@ class ProductTiles(OpenChoices):
 def cheapest(prices: list[Price]) -> Price:
     """Of the prices that the model cannot tell apart, the one that moves the fewest bytes.
 
+    Columns in sixteens come first among them: of others a part leaves from registers.
     A large launch on this chip ends at its power limit, and bytes cost energy. Where memory sets
     the pace, all multiprocessors are to ask for a part of it.
     """
     least = min(p.microseconds for p in prices)
     close = [p for p in prices if p.microseconds <= least * ALIKE]
     if any(p.limit == "memory" for p in close):
-        return min(close, key=lambda p: (-round(p.filled, 1), p.moved_bytes, p.microseconds))
-    return min(close, key=lambda p: (p.moved_bytes, p.microseconds))
+        return min(close, key=lambda p: (-round(p.filled, 1), *_order(p)))
+    return min(close, key=_order)
+
+
+def _order(price: Price) -> tuple[bool, int, float]:
+    return price.shape.columns % MULTIPLE != 0, price.moved_bytes, price.microseconds
 
 
 def raster_group(target: Target, work: Work, shape: Shape) -> int:
