@@ -73,6 +73,7 @@ def test_every_candidate_is_in_the_json_with_its_terms(tilec: Command, examples:
     shape = ("--shape", "M=8192,N=8192,K=8192")
     found = json.loads(tilec("explain", examples / "gemm.tk", *shape, "--json").output)
     (weighed,) = [r["data"] for r in found["remarks"] if "candidates" in r["data"]]
+    assert len(weighed["candidates"]) >= 50
     assert weighed["chosen"] in weighed["candidates"]
     assert all(r["reason"] for r in weighed["rejected"])
     times = [c["microseconds"] for c in weighed["candidates"]]

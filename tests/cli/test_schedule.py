@@ -21,7 +21,7 @@ BAD = [
     ("gemm", "tiles.i=100", "impossible-choice", "multiple of 16", "`tiles.i=96`"),
     ("gemm", "tiles.i=0", "impossible-choice", "multiple of 16", "`tiles.i=16`"),
     ("gemm", "tiles.i=-64", "impossible-choice", "multiple of 16", "`tiles.i=16`"),
-    ("gemm", "tiles.j=8", "impossible-choice", "multiple of 16", "`tiles.j=16`"),
+    ("gemm", "tiles.j=12", "impossible-choice", "multiple of 16", "`tiles.j=16`"),
     ("gemm", "tiles.k=8192", "impossible-choice", "from 16 to 4096", "`tiles.k=4096`"),
     ("gemm", "stages=0", "impossible-choice", "at least one", "`stages=1`"),
     ("gemm", "stages=9,tiles.i=128,tiles.j=256,tiles.k=64", "impossible-choice",

@@ -196,6 +196,7 @@ def _store_matrix(op: ptx.StoreMatrix, at: Registers) -> Iterator[Step]:
 # --- barriers and fences -----------------------------------------------------------------------
 
 _FENCES = {
+    "async": "fence.proxy.async",
     "async_shared": "fence.proxy.async.shared::cta",
     "mbarrier_init": "fence.mbarrier_init.release.cluster",
     "wgmma": "wgmma.fence.sync.aligned",

@@ -284,7 +284,8 @@ def _staged_store(f: Forming, op: tile.Store, value: Value[Register], staging: S
             ahead = constant(f.body, start)
             origin[axes[1]] = f.body.add(math.Add(first, ahead)).out
         f.body.add(cta.Put(block, piece, instruction=staging.instruction))
-        f.body.add(cta.Publish())
+        # What an array held is read by threads before TMA writes there: another proxy.
+        f.body.add(cta.Publish(wide=op.array.type.mode != "out"))
         f.sync()
         f.body.add(cta.StoreTile(target, block, tuple(origin), axes=axes, update=op.update))
         f.body.add(cta.DrainStores(pending=0))

@@ -499,7 +499,12 @@ class Get(Op, name="cta.get", effects=Effects.READS):
 
 
 class Publish(Op, name="cta.publish", effects=Effects.ORDERS):
-    """Make this thread's shared writes visible to TMA and wgmma (fence.proxy.async.shared::cta)."""
+    """Make this thread's shared writes visible to TMA and wgmma (fence.proxy.async.shared::cta).
+
+    A ``wide`` one orders its accesses of global memory before TMA's as well (fence.proxy.async).
+    """
+
+    wide: bool = attribute(default=False)
 
 
 class Sync(Op, name="cta.sync", effects=Effects.ORDERS):

@@ -341,7 +341,7 @@ class StoreMatrix(Op, name="ptx.stmatrix", effects=Effects.WRITES):
 class Fence(Op, name="ptx.fence", effects=Effects.ORDERS):
     """A fence with no operands: ``fence.proxy.async.shared::cta`` and its like, by short name.
 
-    Known kinds: ``async_shared``, ``mbarrier_init``, ``wgmma``, ``wgmma_commit``,
+    Known kinds: ``async``, ``async_shared``, ``mbarrier_init``, ``wgmma``, ``wgmma_commit``,
     ``bulk_commit``, ``copies_landed``.
     """
 

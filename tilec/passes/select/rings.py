@@ -357,7 +357,7 @@ def _drain(sel: Selector, op: cta.DrainStores) -> None:
 
 @lowers(cta.Publish)
 def _publish(sel: Selector, op: cta.Publish) -> None:
-    sel.build.add(ptx.Fence(kind="async_shared"))
+    sel.build.add(ptx.Fence(kind="async" if op.wide else "async_shared"))
 
 
 @lowers(cta.Sync)
