@@ -499,19 +499,13 @@ class Get(Op, name="cta.get", effects=Effects.READS):
 
 
 class Publish(Op, name="cta.publish", effects=Effects.ORDERS):
-    """Make this thread's shared writes visible to TMA and wgmma (fence.proxy.async.shared::cta).
-
-    A ``wide`` one orders its accesses of global memory before TMA's as well (fence.proxy.async).
-    """
+    """Order this thread's shared writes, or all (``wide``), before TMA's (fence.proxy.async)."""
 
     wide: bool = attribute(default=False)
 
 
 class Sync(Op, name="cta.sync", effects=Effects.ORDERS):
-    """Barrier among the warps of this group: named barrier ``barrier`` plus the group's number.
-
-    ``threads`` is their count.
-    """
+    """Barrier of the ``threads`` of this group: ``barrier`` plus the group's number names it."""
 
     group: Value[Scalar] = operand()
     barrier: int = attribute()
