@@ -9,6 +9,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from tilec.diagnostics import DiagnosticError
 from tilec.frontend.check import check
 from tilec.frontend.imports import shipped_names
 from tilec.frontend.lower import lower
@@ -284,3 +285,11 @@ kernel k(u: out f32[M], v: out f32[M]):
 
     words = philox(np.arange(4000, dtype=np.uint64), 17)
     np.testing.assert_array_equal(u, ((words >> np.uint64(8)) * 2.0**-24).astype(np.float32))
+
+
+def test_a_function_that_a_shipped_file_has_is_found_by_its_name() -> None:
+    head = "kernel k(x: f32[M], y: out f32[M]):\n    for i in parallel(tiles(M)):\n"
+    tree = parse(SourceFile("k.tk", head + "        y[i] = sin(x[i])\n"))
+    with pytest.raises(DiagnosticError, match="there is no function `sin`") as refusal:
+        check(tree, {}, "k")
+    assert refusal.value.diagnostics[0].help == "write `from std.math import sin` above"

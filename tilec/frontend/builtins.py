@@ -244,11 +244,16 @@ def call_builtin(check: Expressions, node: ast.Call) -> Expr:
         )
     if name in _LATER:
         check.report.not_yet(f"`{name}`", node.span, f"there are {', '.join(sorted(BUILTINS))}")
+    from tilec.frontend.imports import offering  # which checks files, and so comes after this one
+
+    module = offering(name)
     check.report.fail(
         "unknown-function",
         f"there is no function `{name}`",
         [(target.span, "called here")],
-        help=did_you_mean(name, [*BUILTINS, "tiles", "parallel", "range"]),
+        help=f"write `from {module} import {name}` above"
+        if module
+        else did_you_mean(name, [*BUILTINS, "tiles", "parallel", "range"]),
     )
 
 

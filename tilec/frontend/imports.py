@@ -50,6 +50,14 @@ def shipped_names() -> list[str]:
     return sorted(f"std.{path.stem}" for path in _SHIPPED.glob("*.tk"))
 
 
+def offering(name: str) -> str:
+    """The shipped file that has a function of this name; empty if none has."""
+    for module in ("std.math", *shipped_names()):
+        if any(f.name == name for f in _shipped(module.removeprefix("std.")).functions):
+            return module
+    return ""
+
+
 @cache
 def shipped_scope(module: str) -> Scope:
     """The names of a file that ships with tilec, read when a program first needs them."""
