@@ -89,6 +89,8 @@ RINGS: dict[str, Callable[[int], Sizes]] = {
     },
 }  # fmt: skip
 """Examples whose long loop fills a ring: sizes at which it runs so many times."""
+_TILES = {"flash_decode": (("i", 64), ("j", 16)), "varlen_attention": (("j", 16),)}
+"""As the sizes count them, where a compiler that may choose takes others."""
 _MOST = 2 * _STAGES + 1
 
 
@@ -106,8 +108,7 @@ def _ring(kernel: str) -> Subject:
     example = KERNELS[kernel]
     if kernel == "varlen_attention":
         example = replace(example, inputs=_one_sequence)
-    tiles = (("i", 64), ("j", 16)) if kernel == "flash_decode" else ()  # as its sizes count them
-    return Subject(example, schedule=Schedule(stages=_STAGES, tiles=tiles))
+    return Subject(example, schedule=Schedule(stages=_STAGES, tiles=_TILES.get(kernel, ())))
 
 
 def _trips(kernel: str, trips: int, how: Emulator) -> None:

@@ -163,7 +163,7 @@ def test_a_long_program_gives_a_thread_fewer_elements() -> None:
 @pytest.mark.skipif(find_tool("ptxas") is None, reason="ptxas is not installed")
 def test_one_operand_without_vectors_gives_a_thread_fewer_elements() -> None:
     arrays = (("x", ArrayFacts(-1, 2)), ("y", ArrayFacts(1, 16)), ("z", ArrayFacts(1, 16)))
-    facts = Facts(arrays, (("M", 4096), ("N", 63)))
+    facts = Facts(arrays, (("M", 1 << 20), ("N", 63)))  # every SM has enough to do
     text = _straight(1)
     assert _elements(text, facts) == 16
     compiled = compile_source(SourceFile("f.tk", text), None, {}, by_name("90"), facts)

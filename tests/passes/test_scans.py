@@ -99,9 +99,19 @@ def test_along_rows_over_registers_lanes_and_warps(shape: tuple[int, int], align
     check_text(BY_ROWS, {"x": x}, {"y": np.cumsum(x, 1), "z": z}, alignment=alignment)
 
 
-@pytest.mark.parametrize("shape", [(17, 9), (300, 5)])
-@pytest.mark.parametrize("size", [16, 128])
-@pytest.mark.parametrize("alignment", [0, 16])
+@pytest.mark.parametrize(
+    ("shape", "size", "alignment"),
+    [
+        ((17, 9), 16, 0),
+        ((300, 5), 16, 16),
+        ((17, 9), 128, 16),
+        ((300, 5), 128, 0),
+        pytest.param((300, 5), 16, 0, marks=pytest.mark.long),
+        pytest.param((17, 9), 16, 16, marks=pytest.mark.long),
+        pytest.param((17, 9), 128, 0, marks=pytest.mark.long),
+        pytest.param((300, 5), 128, 16, marks=pytest.mark.long),
+    ],
+)
 def test_along_columns_with_a_carry(shape: tuple[int, int], size: int, alignment: int) -> None:
     x = random(*shape)
     wanted = {"y": np.cumsum(x, 0), "z": np.minimum.accumulate(x, 0)}
