@@ -46,7 +46,7 @@ def test_numbers_of_a_remark_say_what_they_are(remarks: Any, program: str) -> No
     names = {name for remark in remarks(program) for name in remark["data"]}
     assert names <= {
         "tile_sizes", "operands_by_tma", "stage_bytes", "most_stages_that_fit", "candidates",
-        "rejected",
+        "rejected", "chosen",
         "box_innermost_first", "swizzle_bytes", "registers_of_producer", "registers_of_consumers",
     }  # fmt: skip
 
