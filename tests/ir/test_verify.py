@@ -28,7 +28,8 @@ def _one() -> math.Constant:
 
 def test_1_an_op_of_another_level() -> None:
     assert _messages(_module(ptx.SharedBase(), level="cta"))[0] == (
-        "this op does not belong to the level (cta, cluster, turns, fold, memory, mma, piece, math, flow)"
+        "this op does not belong to the level "
+        "(cta, cluster, turns, fold, memory, mma, piece, math, flow)"
     )
 
 
