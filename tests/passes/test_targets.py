@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from tests.passes.test_meaning import check_everywhere, promised, unpromised
 from tests.ptx.assemblers import assembled_for
 from tilec import pipeline
 from tilec.compiler import compile_source, front, prepare
+from tilec.diagnostics import DiagnosticError
 from tilec.frontend.parse import parse
 from tilec.ir.facts import Schedule
 from tilec.ir.levels import tile
@@ -22,17 +25,40 @@ from tilec.source import SourceFile
 from tilec.targets import TARGETS, by_name
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.tk"))
+EIGHT_BITS = {"scaled_fp8"}
+"""Examples with products of 8-bit floats, which sm_80 and sm_86 have not."""
 OLDER = sorted(name for name in TARGETS if name != "sm_90a")
 PRODUCTS = sorted(name for name, program in PROGRAMS.items() if "@" in program.text)
 SM_80 = by_name("80")
 
 
+def _on_targets(names: Iterable[str], long: str = "") -> list[Any]:
+    """Each example on each target that has its products."""
+    return [
+        pytest.param(
+            example,
+            name,
+            id=f"{example.stem}-{name}",
+            marks=pytest.mark.long if name == long else (),
+        )
+        for example in EXAMPLES
+        for name in names
+        if TARGETS[name].has_fp8_casts or example.stem not in EIGHT_BITS
+    ]
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_86"])
+@pytest.mark.parametrize("name", sorted(EIGHT_BITS))
+def test_products_of_eight_bit_floats_are_refused_where_there_are_none(
+    name: str, target: str
+) -> None:
+    (example,) = (path for path in EXAMPLES if path.stem == name)
+    with pytest.raises(DiagnosticError, match=f"{target} has none of e4m3 by e4m3"):
+        compile_source(SourceFile.read(example), name, {}, TARGETS[target])
+
+
 # What sm_86 runs differs from sm_80 by its shared memory alone, which has its own test below.
-@pytest.mark.parametrize(
-    "target",
-    [pytest.param(name, marks=pytest.mark.long if name == "sm_86" else ()) for name in OLDER],
-)
-@pytest.mark.parametrize("example", EXAMPLES, ids=[path.stem for path in EXAMPLES])
+@pytest.mark.parametrize(("example", "target"), _on_targets(OLDER, long="sm_86"))
 def test_examples_assemble_for_older_targets(example: Path, target: str) -> None:
     source = SourceFile.read(example)
     kernel = parse(source).kernels[0].name
@@ -42,8 +68,7 @@ def test_examples_assemble_for_older_targets(example: Path, target: str) -> None
     assembled_for(compiled.ptx, target)  # registers may spill where nobody has tuned yet
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("example", EXAMPLES, ids=[path.stem for path in EXAMPLES])
+@pytest.mark.parametrize(("example", "target"), _on_targets(TARGETS))
 def test_the_account_of_shared_memory_covers_what_is_placed(example: Path, target: str) -> None:
     source = SourceFile.read(example)
     module = front(source, parse(source).kernels[0].name, {}, TARGETS[target])
