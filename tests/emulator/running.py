@@ -16,6 +16,7 @@ from tilec.ir.facts import ArrayFacts, Facts
 from tilec.runtime.arrays import view
 from tilec.runtime.emulated import buffer_value
 from tilec.runtime.expressions import evaluate
+from tilec.runtime.specialise import multiple_class
 from tilec.source import SourceFile
 from tilec.targets import by_name
 
@@ -53,6 +54,7 @@ def prepared(
     facts = Facts(
         tuple((n, ArrayFacts(a.ndim - 1, 16)) for n, a in held.items() if a.ndim),
         tuple((dims if bounds is None else bounds).items()),
+        tuple((n, multiple_class(extent)) for n, extent in (bounds or {}).items()),
     )
     compiled = compile_source(source, None, {}, target, facts)
     views = {n: view(held[n], type.dtype.name) for n, type in compiled.arrays}

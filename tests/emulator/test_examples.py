@@ -89,7 +89,11 @@ RINGS: dict[str, Callable[[int], Sizes]] = {
     },
 }  # fmt: skip
 """Examples whose long loop fills a ring: sizes at which it runs so many times."""
-_TILES = {"flash_decode": (("i", 64), ("j", 16)), "varlen_attention": (("j", 16),)}
+_TILES = {
+    "attention": (("j", 16),),
+    "flash_decode": (("i", 64), ("j", 16)),
+    "varlen_attention": (("j", 16),),
+}
 """As the sizes count them, where a compiler that may choose takes others."""
 _MOST = 2 * _STAGES + 1
 

@@ -354,7 +354,7 @@ class ProductTiles(OpenChoices):
         widths = set(range(MULTIPLE, most + 1, MULTIPLE))
         if mapped and not self.copied(self.dots()):
             eights = in_eights(self.ctx, self.axes, self.kernel, columns)
-            widths.update(w for w in eights if w <= most)
+            widths.update(w for w in eights if MULTIPLE <= w <= most)
         return sorted(widths)
 
     def operands(self, rows: AxisClass, columns: AxisClass) -> tuple[int, int]:
