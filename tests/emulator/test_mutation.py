@@ -14,7 +14,7 @@ from tilec.emulator.launch import start
 from tilec.emulator.schedule import ORDERS, Choice
 
 MOST_SURVIVORS = 0.05
-_OF_EACH = 14
+_OF_EACH = 8
 
 
 def test_a_sample_of_planted_faults_is_found() -> None:

@@ -59,7 +59,7 @@ def test_the_product_is_a_product(sizes: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize(
     ("name", "causal"), [("attention", False), ("attention_causal", True)], ids=["full", "causal"]
 )
-@pytest.mark.parametrize("length", [1, 130, 200])
+@pytest.mark.parametrize("length", [1, 130, pytest.param(200, marks=pytest.mark.long)])
 @pytest.mark.parametrize("spread", [1.0, 12.0], ids=["no row is scaled again", "rows are"])
 def test_attention_is_attention(name: str, causal: bool, length: int, spread: float) -> None:
     rng = np.random.default_rng(2)

@@ -77,7 +77,9 @@ def _cross_entropy(x: SimpleNamespace) -> dict[str, Any]:
     return {"loss": loss, "gradient": np.where(counted[:, None], gradient, 0)}
 
 
-@pytest.mark.parametrize(("m", "n"), [(70, 150), (15, 17), (33, 64), (3, 2049)])
+@pytest.mark.parametrize(
+    ("m", "n"), [(70, 150), (15, 17), (33, 64), pytest.param(3, 2049, marks=pytest.mark.long)]
+)
 def test_cross_entropy(m: int, n: int) -> None:
     """Its two loops have frames of their own, and the labels travel between them."""
     program = Program(

@@ -136,7 +136,7 @@ def affine(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("shape", SIZES[:-1])
-@pytest.mark.parametrize("warpgroups", [1, 2])
+@pytest.mark.parametrize("warpgroups", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_functions_that_do_not_commute_keep_their_order(
     shape: tuple[int, int], warpgroups: int
 ) -> None:
