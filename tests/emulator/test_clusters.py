@@ -6,15 +6,12 @@ more than twice the ring holds.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
 import tilec
-from tilec.backend_ptx import emit
+from tests.emulator.planting import plant
 from tilec.emulator.schedule import ORDERS
-from tilec.ir.core import Module
 
 SOURCE = """kernel gemm(a: f16[M, K], b: f16[N, K], c: out f16[M, N]):
     for i, j in parallel(tiles(M, 64), tiles(N, 64)):
@@ -102,16 +99,7 @@ DAMAGE = {
 @pytest.mark.parametrize("name", DAMAGE)
 def test_damage_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     what, instead, kinds = DAMAGE[name]
-    written = emit.emit
-    changed = []
-
-    def damaged(module: Module) -> str:
-        text = written(module)
-        found = re.sub(what, instead, text)
-        changed.append(found != text)
-        return found
-
-    monkeypatch.setattr(emit, "emit", damaged)
+    changed = plant(monkeypatch, what, instead)
     with pytest.raises(tilec.EmulationError) as fault:
         wrong((200, 136, 328), (2, 2), tilec.Emulator("late"), True)
     assert changed == [True]

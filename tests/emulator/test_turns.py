@@ -6,16 +6,14 @@ than twice what the ring holds, with as many stages as there are powers of two, 
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import tilec
-from tilec.backend_ptx import emit
+from tests.emulator.planting import plant
 from tilec.emulator.schedule import ORDERS
-from tilec.ir.core import Module
 from tilec.targets import TARGETS
 from tilec.targets.sm_90 import SM_90
 
@@ -108,16 +106,7 @@ DAMAGE = {
 @pytest.mark.parametrize("name", DAMAGE)
 def test_damage_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     what, instead, kinds = DAMAGE[name]
-    written = emit.emit
-    changed = []
-
-    def damaged(module: Module) -> str:
-        text = written(module)
-        found = re.sub(what, instead, text)
-        changed.append(found != text)
-        return found
-
-    monkeypatch.setattr(emit, "emit", damaged)
+    changed = plant(monkeypatch, what, instead)
     with pytest.raises(tilec.EmulationError) as fault:
         wrong((200, 136, 136), tilec.Emulator("late"))
     assert changed == [True]

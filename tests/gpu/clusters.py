@@ -13,16 +13,12 @@ Never: compares with another kernel of tilec.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import tilec
-from tilec.runtime import supervise
+from tests.gpu.in_parts import Record, run_parts
 
 SOURCE = """kernel gemm(a: bf16[M, K], b: bf16[N, K], c: out f32[M, N]):
     for i, j in parallel(tiles(M), tiles(N)):
@@ -47,7 +43,6 @@ FORMS = ("TN", "NN", "TT", "NT")
 TILES = ((128, 256, 2, 3), (128, 128, 2, 2), (64, 64, 1, 4))
 """Tiles of i and j, warpgroups, stages."""
 LIMIT_S = 300.0
-Record = dict[str, Any]
 
 
 def operand(rows: int, columns: int, k_major: bool, seed: int) -> Any:
@@ -108,31 +103,15 @@ def child(shape: tuple[int, int], only: str) -> list[Record]:
     return records
 
 
-def _supervised(shape: tuple[int, int], only: str) -> list[Record]:
-    try:
-        found: list[Record] = supervise.run(child, shape, only, limit_s=LIMIT_S)
-    except RuntimeError as error:
-        return [{"case": "x".join(map(str, shape)), "ok": False, "why": str(error)}]
-    return found
-
-
 def main() -> int:
     """Run all; the exit code says whether any failed."""
-    parser = argparse.ArgumentParser(description="products in clusters on a GPU")
-    parser.add_argument("--json", type=Path, help="write all records here")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--only", default="", help="cases whose names have this in them")
-    options = parser.parse_args()
-    with ThreadPoolExecutor(options.jobs) as pool:
-        parts = list(pool.map(lambda shape: _supervised(shape, options.only), CLUSTERS))
-    records = [record for part in parts for record in part]
-    failed = [record for record in records if not record["ok"]]
-    for record in failed:
-        print(f"{record['case']}: {record['why']}")
-    print(f"{len(records) - len(failed)} passed, {len(failed)} failed")
-    if options.json:
-        options.json.write_text(json.dumps({"records": records}, indent=1))
-    return int(bool(failed))
+    return run_parts(
+        "products in clusters on a GPU",
+        child,
+        CLUSTERS,
+        lambda shape: "x".join(map(str, shape)),
+        LIMIT_S,
+    )
 
 
 if __name__ == "__main__":

@@ -10,25 +10,20 @@ them at a time; a failure names its case.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tilec
+from tests.gpu.in_parts import Record, run_parts
 from tests.numbers.nibbles import SIZES, SOURCE, Case, cases
-from tilec.runtime import supervise
 
 TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90")
 ALIGNMENTS = (0, 1, 2, 4, 8)
 LIMIT_S = 900.0
 PROGRAM = tilec.compile(SOURCE)
 _AROUND = 0x5A
-Record = dict[str, Any]
 
 
 def _placed(data: Any, offset: int) -> Any:
@@ -96,31 +91,9 @@ def child(target: str, only: str) -> list[Record]:
     return records
 
 
-def _supervised(target: str, only: str) -> list[Record]:
-    try:
-        found: list[Record] = supervise.run(child, target, only, limit_s=LIMIT_S)
-    except RuntimeError as error:
-        return [{"case": target, "ok": False, "why": str(error)}]
-    return found
-
-
 def main() -> int:
     """Run all; the exit code says whether any failed."""
-    parser = argparse.ArgumentParser(description="elements of four bits on a GPU")
-    parser.add_argument("--json", type=Path, help="write all records here")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--only", default="", help="cases whose names have this in them")
-    options = parser.parse_args()
-    with ThreadPoolExecutor(options.jobs) as pool:
-        parts = list(pool.map(lambda target: _supervised(target, options.only), TARGETS))
-    records = [record for part in parts for record in part]
-    failed = [record for record in records if not record["ok"]]
-    for record in failed:
-        print(f"{record['case']}: {record['why']}")
-    print(f"{len(records) - len(failed)} passed, {len(failed)} failed")
-    if options.json:
-        options.json.write_text(json.dumps({"records": records}, indent=1))
-    return int(bool(failed))
+    return run_parts("elements of four bits on a GPU", child, TARGETS, str, LIMIT_S)
 
 
 if __name__ == "__main__":

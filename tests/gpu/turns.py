@@ -13,17 +13,13 @@ Never: compares with another kernel of tilec.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import tilec
 from tests.gpu.clusters import operand
-from tilec.runtime import supervise
+from tests.gpu.in_parts import Record, run_parts
 
 SOURCE = """kernel gemm(a: bf16[M, K], b: bf16[N, K], v: bf16[N],
             c: out f32[M, N], d: out bf16[M, N]):
@@ -44,7 +40,6 @@ SHAPES = (
     *((2048, 2200, 64 * trips) for trips in range(1, 10)),
 )  # fmt: skip
 LIMIT_S = 300.0
-Record = dict[str, Any]
 
 
 def wrong(kernel: Any, m: int, n: int, k: int, launches: int) -> str:
@@ -86,31 +81,15 @@ def child(stages: int, only: str) -> list[Record]:
     return records
 
 
-def _supervised(stages: int, only: str) -> list[Record]:
-    try:
-        found: list[Record] = supervise.run(child, stages, only, limit_s=LIMIT_S)
-    except RuntimeError as error:
-        return [{"case": f"{stages} stages", "ok": False, "why": str(error)}]
-    return found
-
-
 def main() -> int:
     """Run all; the exit code says whether any failed."""
-    parser = argparse.ArgumentParser(description="products by warpgroups in turns, on a GPU")
-    parser.add_argument("--json", type=Path, help="write all records here")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--only", default="", help="cases whose names have this in them")
-    options = parser.parse_args()
-    with ThreadPoolExecutor(options.jobs) as pool:
-        parts = list(pool.map(lambda stages: _supervised(stages, options.only), STAGES))
-    records = [record for part in parts for record in part]
-    failed = [record for record in records if not record["ok"]]
-    for record in failed:
-        print(f"{record['case']}: {record['why']}")
-    print(f"{len(records) - len(failed)} passed, {len(failed)} failed")
-    if options.json:
-        options.json.write_text(json.dumps({"records": records}, indent=1))
-    return int(bool(failed))
+    return run_parts(
+        "products by warpgroups in turns, on a GPU",
+        child,
+        STAGES,
+        lambda stages: f"{stages} stages",
+        LIMIT_S,
+    )
 
 
 if __name__ == "__main__":

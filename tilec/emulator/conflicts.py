@@ -11,6 +11,7 @@ is not looked at.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -46,12 +47,12 @@ def sectors_of(first: Any, width: int) -> tuple[int, int]:
     return touched, -(-len(np.unique(first)) * width // _SECTOR)
 
 
-class ProductWatcher:
+class ProductWatcher(ABC):
     """Watches what products read of shared memory."""
 
+    @abstractmethod
     def product(self, at: Instruction, cta: Any, rows: Any) -> None:
         """A product reads an operand; ``rows`` are the addresses of its rows of 16 bytes, by 8."""
-        raise NotImplementedError
 
 
 class Advice(ProductWatcher):
